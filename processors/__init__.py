@@ -1,0 +1,1 @@
+"""Judgement: pure functions from messages to decisions; no Kafka, no database, no clock of their own."""

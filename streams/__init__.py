@@ -1,0 +1,1 @@
+"""The flow: the Faust app, delivery, outbox, timers, importers and the command line."""
