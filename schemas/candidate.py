@@ -39,11 +39,19 @@ class Cardinality(StrEnum):
 
 
 class Operation(StrEnum):
-    """What a candidate says of its slot: a value holds, a value has ended, or the slot is to be forgotten."""
+    """What a claim says of its slot.
+
+    A value holds (assert), no longer holds (end), is still true (confirm), ran out (expire), fades (demote), is to be
+    deleted (delete); or everything in the slot is to be forgotten (clear).
+    """
 
     ASSERT = "assert"
     END = "end"
     CLEAR = "clear"
+    CONFIRM = "confirm"
+    EXPIRE = "expire"
+    DEMOTE = "demote"
+    DELETE = "delete"
 
 
 class SourceKind(StrEnum):
@@ -106,6 +114,8 @@ class Candidate(Contract):
     source_turn_ids: tuple[str, ...]
     turn_key: str
     turn_revision: int = 0
+    # Place among the claims of one turn, so that "not in Beijing any more, moved to Shanghai" keeps its order.
+    position: int = 0
     agent_id: str | None = None
     trace_id: str | None = None
 

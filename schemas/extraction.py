@@ -9,7 +9,8 @@ from schemas.turn import Turn
 class ExtractionBatch(Contract):
     """Turns of one conversation that are extracted by one model call.
 
-    `batch_id` is a digest of the turn keys and revisions it holds, so two writers that close the same batch agree on it.
+    `batch_id` is a digest of the turn keys and revisions it holds, so two writers that close
+    the same batch agree on it.
     `closed_by` is one of turns, tokens, time, end.
     """
 

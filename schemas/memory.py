@@ -77,7 +77,6 @@ class Memory(Contract):
     ttl_days: int | None = None
     expires_at: UtcDatetime | None = None
     superseded_by: str | None = None
-    supersedes: tuple[str, ...] = ()
     promotion_rule: str | None = None
     agent_id: str | None = None
     audit: Audit

@@ -59,7 +59,7 @@ class Turn(Contract):
     """One message in a conversation.
 
     `user_id` is who speaks when `role` is user, and who is being served otherwise. `sent_at` is UTC; `timezone` is the
-    IANA zone in which the speaker means "yesterday". `revision` grows when the gateway reports an edit of the same turn.
+    IANA zone in which the speaker means "yesterday". `revision` grows when the gateway reports an edit of the turn.
     """
 
     tenant: Id = "default"

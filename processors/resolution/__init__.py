@@ -1,0 +1,20 @@
+"""Resolution: from a ledger of claims to the present memories, the same whatever order the claims arrived in (SPEC W9)."""
+
+from processors.resolution.cell import Cell, cell_key_of, slot_key_of
+from processors.resolution.entry import Entry, Retraction, order_key
+from processors.resolution.fold import apply_entry, simulate
+from processors.resolution.reconcile import Change, advance, reconcile
+
+__all__ = [
+    "Cell",
+    "Change",
+    "Entry",
+    "Retraction",
+    "advance",
+    "apply_entry",
+    "cell_key_of",
+    "order_key",
+    "reconcile",
+    "simulate",
+    "slot_key_of",
+]

@@ -1,0 +1,375 @@
+"""Resolution, the fold: one claim at a time, in ledger order, onto the state of a cell. Pure and total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from processors.resolution.cell import Cell, memory_id_of
+from processors.resolution.entry import Entry, Retraction
+from processors.slots import value_key
+from schemas import (
+    Audit,
+    Candidate,
+    Cardinality,
+    ChangeKind,
+    Interval,
+    Memory,
+    Operation,
+    SourceKind,
+    Status,
+)
+
+Same = Callable[[Memory, Candidate], bool]
+"""Whether a claim means what a memory of the same slot already says (similarity ≥ 0.92 and nothing that tells them apart)."""
+
+MAX_EVIDENCE = 10
+"""Quotes shown with a memory; the ledger keeps all of them, a hot fact must not grow without bound."""
+
+_CREDIBILITY = {
+    SourceKind.USER_STATEMENT: 3,
+    SourceKind.TOOL_RESULT: 2,
+    SourceKind.EXTERNAL_DOCUMENT: 1,
+    SourceKind.ASSISTANT: 1,
+    SourceKind.THIRD_PARTY: 1,
+}
+# A claim below LOW does not unseat a memory at or above HIGH; between them the newer statement wins (SPEC W9).
+LOW_CONFIDENCE = 0.7
+HIGH_CONFIDENCE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One version of one memory: its new state, what kind of change it was and what caused it."""
+
+    memory: Memory
+    change: ChangeKind
+    cause: str
+    turn_ids: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+
+
+def apply_entry(cell: Cell, entry: Entry, same: Same) -> list[Step]:
+    """Fold one claim into `cell` (changed in place) and return the versions it makes, in order."""
+    before = dict(cell.memories)
+    steps = _fold(cell, entry.claim, same)
+    cell.last_key = max(cell.last_key, entry.key)
+    return number(cell, before, steps, entry.claim.candidate_id)
+
+
+def number(cell: Cell, before: dict[str, Memory], steps: list[Step], cause: str) -> list[Step]:
+    """Give each step its version.
+
+    A memory's count is the number of entries (claims of any value in the cell, and retractions that void one) from its
+    own first claim on. The count depends on the set of entries and not on their arrival, and it grows with every entry
+    that can change the memory; so the version of an active memory *is* its count, and shuffled delivery ends at the same
+    version. One that is not active takes its count when its content changes, and rests in between.
+    """
+    for rep in cell.memories:
+        cell.counts[rep] = cell.counts.get(rep, 0) + 1
+    by_id = {step.memory.id: step for step in steps}
+    numbered: list[Step] = []
+    for rep, memory in cell.memories.items():
+        count = cell.counts[rep]
+        step = by_id.get(memory.id)
+        if step is None and (memory.status is not Status.ACTIVE or memory.version >= count):
+            continue
+        memory = memory.model_copy(update={"version": max(count, before[rep].version + 1 if rep in before else 1)})
+        cell.memories[rep] = memory
+        numbered.append(replace(step, memory=memory) if step else Step(memory, ChangeKind.UPDATED, cause))
+    return numbered
+
+
+def simulate(entries: Iterable[Entry], retractions: Sequence[Retraction], same: Same) -> tuple[Cell, list[Step]]:
+    """The cell as it would be had everything arrived in the order in which it was said.
+
+    A retraction takes effect at its own place in the order: what its target caused is undone there, and the versions
+    count on. The result depends on the set of entries only.
+    """
+    ordered = sorted(entries, key=lambda entry: entry.key)
+    pending = sorted(retractions, key=lambda retraction: retraction.key)
+    cell, steps, done, active = Cell(), list[Step](), list[Entry](), list[Retraction]()
+    for entry in ordered:
+        while pending and pending[0].key <= entry.key:
+            active.append(pending.pop(0))
+            steps += _retract(cell, done, active, same)
+        done.append(entry)
+        if any(retraction.voids(entry.claim) for retraction in active):
+            steps += number(cell, dict(cell.memories), [], entry.claim.candidate_id)
+        else:
+            steps += apply_entry(cell, entry, same)
+        cell.last_key = entry.key
+    for retraction in pending:
+        active.append(retraction)
+        steps += _retract(cell, done, active, same)
+    return cell, steps
+
+
+def _retract(cell: Cell, done: Sequence[Entry], active: Sequence[Retraction], same: Same) -> list[Step]:
+    """Replace the state of `cell` by the fold of what is still valid; each memory that differs gets its next version."""
+    last, before = active[-1], dict(cell.memories)
+    if not any(last.voids(entry.claim) for entry in done):
+        return []
+    fresh = Cell()
+    for entry in done:
+        if not any(retraction.voids(entry.claim) for retraction in active):
+            _fold(fresh, entry.claim, same)
+    cause = f"retraction:{last.target_turn_key}"
+    steps: list[Step] = []
+    for rep, old in before.items():
+        new = fresh.memories.get(rep)
+        if new is None:
+            gone = {"status": Status.RETRACTED, "intervals": (), "superseded_by": None}
+            new = old if old.status is Status.RETRACTED else old.model_copy(update=gone)
+        new = new.model_copy(update={"version": old.version})
+        fresh.memories[rep] = new
+        if new == old:
+            continue
+        back = new.status is Status.ACTIVE and old.status is not Status.ACTIVE
+        gone_now = new.status is Status.RETRACTED
+        kind = ChangeKind.RESTORED if back else ChangeKind.DELETED if gone_now else ChangeKind.UPDATED
+        steps.append(Step(new, kind, cause))
+    cell.memories, cell.aliases, cell.current = fresh.memories, {**cell.aliases, **fresh.aliases}, fresh.current
+    return number(cell, before, steps, cause)
+
+
+def _fold(cell: Cell, claim: Candidate, same: Same) -> list[Step]:
+    """The new content, at the old versions; `number` counts."""
+    match claim.operation:
+        case Operation.ASSERT:
+            return _assert(cell, claim, same)
+        case Operation.CONFIRM:
+            return _confirm(cell, claim)
+        case Operation.CLEAR:
+            return [step for rep in list(cell.memories) for step in _close(cell, rep, claim, Status.SUPERSEDED)]
+        case Operation.END:
+            return _close(cell, _target(cell, claim), claim, Status.SUPERSEDED)
+        case Operation.EXPIRE:
+            return _close(cell, _target(cell, claim), claim, Status.EXPIRED)
+        case Operation.DEMOTE:
+            return _set_status(cell, _target(cell, claim), claim, Status.DEMOTED, ChangeKind.UPDATED)
+        case Operation.DELETE:
+            return _delete(cell, _target(cell, claim), claim)
+
+
+def _target(cell: Cell, claim: Candidate) -> str | None:
+    if not claim.value:
+        return cell.current
+    rep = cell.representative(claim.value)
+    if rep in cell.memories:
+        return rep
+    if claim.cardinality is Cardinality.MULTI and len(cell.memories) == 1:
+        return next(iter(cell.memories))
+    return None
+
+
+def _representative(cell: Cell, claim: Candidate, same: Same) -> str:
+    """The key under which the claim's value is kept; a near-identical spelling joins the one that came first."""
+    key = value_key(claim.value)
+    rep = cell.aliases.get(key, key)
+    if rep in cell.memories:
+        return rep
+    for other, memory in cell.memories.items():
+        if claim.cardinality is Cardinality.MULTI or same(memory, claim):
+            cell.aliases[key] = other
+            return other
+    return key
+
+
+def _assert(cell: Cell, claim: Candidate, same: Same) -> list[Step]:
+    rep = _representative(cell, claim, same)
+    existing = cell.memories.get(rep)
+    if claim.decision in ("quarantine", "review"):
+        if existing is not None:
+            return []
+        status = Status.QUARANTINED if claim.decision == "quarantine" else Status.PENDING
+        return _put(cell, rep, _new(claim, rep, status), ChangeKind.QUARANTINED, claim)
+    if claim.cardinality is Cardinality.MULTI:
+        return _hold(cell, rep, claim)
+    if claim.valid_to is not None and claim.valid_to <= claim.stated_at:
+        return _history(cell, rep, claim)
+    holder = cell.memories.get(cell.current) if cell.current is not None else None
+    if holder is None or cell.current == rep:
+        return _hold(cell, rep, claim)
+    if _is_weaker(claim, holder) or claim.event_time > claim.stated_at:
+        if existing is not None and existing.status is not Status.RETRACTED:
+            return []
+        return _put(cell, rep, _new(claim, rep, Status.PENDING), ChangeKind.QUARANTINED, claim)
+    winner = memory_id_of(claim, rep)
+    steps = _close(cell, cell.current, claim, Status.SUPERSEDED, by=winner)
+    return steps + _hold(cell, rep, claim, supersedes=holder.id)
+
+
+def _is_weaker(claim: Candidate, holder: Memory) -> bool:
+    if _CREDIBILITY[claim.source_kind] < _CREDIBILITY[holder.source_kind]:
+        return True
+    return claim.confidence < LOW_CONFIDENCE and holder.confidence >= HIGH_CONFIDENCE
+
+
+def _hold(cell: Cell, rep: str, claim: Candidate, *, supersedes: str | None = None) -> list[Step]:
+    """The value holds from the claim on: a new memory, one more confirmation, or one more interval.
+
+    What it supersedes is said by the event and by the older memory's `superseded_by`; were it part of this memory, its
+    version would depend on when the older one became known.
+    """
+    replaces = (supersedes,) if supersedes else ()
+    if claim.cardinality is Cardinality.SINGLE:
+        cell.current = rep
+    existing = cell.memories.get(rep)
+    if existing is None:
+        return _put(cell, rep, _new(claim, rep, Status.ACTIVE), ChangeKind.CREATED, claim, replaces)
+    update = _confirmed(existing, claim)
+    if existing.status is Status.ACTIVE:
+        changed = any(getattr(existing, name) != update[name] for name in ("text", "value", "expires_at"))
+        kind = ChangeKind.UPDATED if changed else ChangeKind.CONFIRMED
+    else:
+        kind = ChangeKind.RESTORED
+        open_from = Interval(start=_start(claim))
+        update |= {"status": Status.ACTIVE, "superseded_by": None, "intervals": (*existing.intervals, open_from)}
+    return _put(cell, rep, existing.model_copy(update=update), kind, claim, replaces)
+
+
+def _history(cell: Cell, rep: str, claim: Candidate) -> list[Step]:
+    """A statement about the past: kept as history, never current."""
+    if rep in cell.memories:
+        return []
+    past = Interval(start=min(claim.event_time, claim.valid_to or claim.event_time), end=claim.valid_to)
+    memory = _new(claim, rep, Status.SUPERSEDED).model_copy(update={"intervals": (past,)})
+    return _put(cell, rep, memory, ChangeKind.SUPERSEDED, claim)
+
+
+def _confirm(cell: Cell, claim: Candidate) -> list[Step]:
+    """A person or an agent says that it is so: a pending or quarantined memory becomes active."""
+    rep = _target(cell, claim)
+    if rep is None:
+        return []
+    memory = cell.memories[rep]
+    if claim.cardinality is Cardinality.SINGLE and cell.current not in (None, rep):
+        steps = _close(cell, cell.current, claim, Status.SUPERSEDED, by=memory.id)
+        return steps + _hold(cell, rep, claim, supersedes=steps[0].memory.id if steps else None)
+    return _hold(cell, rep, claim)
+
+
+def _close(cell: Cell, rep: str | None, claim: Candidate, status: Status, *, by: str | None = None) -> list[Step]:
+    memory = cell.memories.get(rep) if rep is not None else None
+    if memory is None or rep is None or memory.status not in (Status.ACTIVE, Status.DEMOTED):
+        return []
+    end = min(claim.event_time, claim.stated_at)
+    intervals = memory.intervals
+    if intervals and intervals[-1].end is None:
+        start = intervals[-1].start
+        intervals = (*intervals[:-1], Interval(start=start, end=max(start, end)))
+    if cell.current == rep:
+        cell.current = None
+    update = {"status": status, "intervals": intervals, "superseded_by": by}
+    kind = ChangeKind.EXPIRED if status is Status.EXPIRED else ChangeKind.SUPERSEDED
+    return _put(cell, rep, memory.model_copy(update=update), kind, claim)
+
+
+def _set_status(cell: Cell, rep: str | None, claim: Candidate, status: Status, kind: ChangeKind) -> list[Step]:
+    memory = cell.memories.get(rep) if rep is not None else None
+    if memory is None or rep is None or memory.status is not Status.ACTIVE:
+        return []
+    return _put(cell, rep, memory.model_copy(update={"status": status}), kind, claim)
+
+
+def _delete(cell: Cell, rep: str | None, claim: Candidate) -> list[Step]:
+    """Content goes, identity and version stay, so that nothing late can bring it back under the same id."""
+    memory = cell.memories.get(rep) if rep is not None else None
+    if memory is None or rep is None or memory.status is Status.DELETED:
+        return []
+    if cell.current == rep:
+        cell.current = None
+    update = {"status": Status.DELETED, "text": "", "value": "", "evidence": (), "provenance": {}, "intervals": ()}
+    return _put(cell, rep, memory.model_copy(update=update), ChangeKind.DELETED, claim)
+
+
+def _put(
+    cell: Cell, rep: str, memory: Memory, change: ChangeKind, claim: Candidate, replaces: tuple[str, ...] = ()
+) -> list[Step]:
+    previous = cell.memories.get(rep)
+    if previous is not None:
+        memory = memory.model_copy(update={"version": previous.version})
+    cell.memories[rep] = memory
+    return [Step(memory, change, claim.candidate_id, claim.source_turn_ids, replaces)]
+
+
+def _start(claim: Candidate) -> datetime:
+    return claim.event_time
+
+
+def _expiry(claim: Candidate) -> datetime | None:
+    if claim.valid_to is not None:
+        return claim.valid_to
+    if claim.ttl_days is not None:
+        return claim.stated_at + timedelta(days=claim.ttl_days)
+    return None
+
+
+def _confirmed(memory: Memory, claim: Candidate) -> dict[str, object]:
+    """Newest wording, one more piece of evidence, and a confidence that approaches but never reaches certainty."""
+    base = max(memory.confidence, claim.confidence)
+    stronger = _CREDIBILITY[claim.source_kind] >= _CREDIBILITY[memory.source_kind]
+    evidence = tuple(dict.fromkeys((*memory.evidence, *claim.evidence)))[-MAX_EVIDENCE:]
+    worded = stronger and claim.operation is Operation.ASSERT
+    return {
+        "value": claim.value if worded else memory.value,
+        "text": claim.text if worded else memory.text,
+        "language": claim.language if worded else memory.language,
+        "confidence": round(min(0.99, base + 0.25 * (1.0 - base)), 4),
+        "evidence": evidence,
+        "evidence_count": memory.evidence_count + 1,
+        "source_kind": claim.source_kind if stronger else memory.source_kind,
+        "explicit": memory.explicit or claim.explicit,
+        "last_stated_at": max(memory.last_stated_at, claim.stated_at),
+        "expires_at": _expiry(claim) if worded else memory.expires_at,
+        "ttl_days": claim.ttl_days if worded else memory.ttl_days,
+        "provenance": claim.provenance or memory.provenance,
+        "audit": _audit(claim),
+    }
+
+
+def _audit(claim: Candidate) -> Audit:
+    return Audit(
+        writer=claim.writer,
+        decision=claim.decision,
+        policy_version=claim.policy_version,
+        reasons=claim.decision_reasons,
+    )
+
+
+def _new(claim: Candidate, rep: str, status: Status) -> Memory:
+    return Memory(
+        id=memory_id_of(claim, rep),
+        tenant=claim.tenant,
+        owner_kind=claim.owner_kind,
+        owner=claim.owner,
+        namespace=claim.namespace,
+        type=claim.type,
+        category=claim.category,
+        subject=claim.subject,
+        attribute=claim.attribute,
+        value=claim.value,
+        cardinality=claim.cardinality,
+        text=claim.text,
+        language=claim.language,
+        status=status,
+        version=1,
+        confidence=claim.confidence,
+        sensitivity=claim.sensitivity,
+        source_kind=claim.source_kind,
+        explicit=claim.explicit,
+        evidence=claim.evidence[:MAX_EVIDENCE],
+        evidence_count=1,
+        provenance=claim.provenance,
+        intervals=(Interval(start=_start(claim)),) if status is Status.ACTIVE else (),
+        first_stated_at=claim.stated_at,
+        last_stated_at=claim.stated_at,
+        timezone=claim.timezone,
+        ttl_days=claim.ttl_days,
+        expires_at=_expiry(claim),
+        promotion_rule=claim.promotion_rule,
+        agent_id=claim.agent_id,
+        audit=_audit(claim),
+    )

@@ -1,0 +1,103 @@
+"""Resolution, the difference: from the stored state of a cell to the right one, without gaps and without going back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from processors.resolution.cell import Cell
+from processors.resolution.entry import Entry, Retraction
+from processors.resolution.fold import Same, Step, apply_entry, simulate
+from schemas import ChangeKind, Memory, Status
+
+Change = Step
+"""One version to write and to publish."""
+
+
+def advance(stored: Cell, new: Sequence[Entry], same: Same) -> tuple[Cell, list[Change]] | None:
+    """The short way: fold the new entries onto the stored state.
+
+    Returns None when one of them belongs before something already folded; then the whole ledger must be simulated.
+    """
+    ordered = sorted(new, key=lambda entry: entry.key)
+    if ordered and ordered[0].key <= stored.last_key:
+        return None
+    cell = stored.copy()
+    steps = [step for entry in ordered for step in apply_entry(cell, entry, same)]
+    return cell, _without_gaps(stored, steps)
+
+
+def reconcile(
+    stored: Cell, entries: Sequence[Entry], retractions: Sequence[Retraction], same: Same
+) -> tuple[Cell, list[Change]]:
+    """The long way: simulate the whole ledger and bring the stored state up to it.
+
+    Where the simulation is ahead, its versions are written; where the content differs at a version already given out,
+    the next one is. Versions never fall, and nothing stored is dropped: a memory that the simulation does not know (its
+    first claim turned out not to be the first of its kind) is retired in favour of the one that stands for it.
+    """
+    cell, steps = simulate(entries, retractions, same)
+    known = {memory.id: memory for memory in (*stored.memories.values(), *stored.retired.values())}
+    history: dict[str, list[Step]] = {}
+    for step in steps:
+        history.setdefault(step.memory.id, []).append(step)
+    changes: list[Change] = []
+    for rep, right in list(cell.memories.items()):
+        before = known.pop(right.id, None)
+        if before is None:
+            changes += history[right.id]
+            continue
+        same_content = right.model_copy(update={"version": before.version}) == before
+        if same_content and (right.status is not Status.ACTIVE or right.version <= before.version):
+            cell.memories[rep] = before
+            cell.counts[rep] = max(cell.counts[rep], before.version)
+            continue
+        right = right.model_copy(update={"version": max(right.version, before.version + (not same_content))})
+        cell.memories[rep] = right
+        cell.counts[rep] = max(cell.counts[rep], right.version)
+        newer = [step for step in history[right.id] if before.version < step.memory.version < right.version]
+        changes += [*newer, Change(right, _kind(before, right), history[right.id][-1].cause)]
+    for memory_id, memory in known.items():
+        retired = _retire(memory, cell)
+        if retired != memory:
+            changes.append(Change(retired, ChangeKind.SUPERSEDED, "merged"))
+        cell.retired[memory_id] = retired
+    return cell, _without_gaps(stored, changes)
+
+
+def _without_gaps(stored: Cell, steps: Sequence[Step]) -> list[Change]:
+    """Fill the versions that a step skips (a memory rests while it is not active) with the state that it arrives at."""
+    versions = {memory.id: memory.version for memory in (*stored.memories.values(), *stored.retired.values())}
+    changes: list[Change] = []
+    for step in steps:
+        memory = step.memory
+        for version in range(versions.get(memory.id, 0) + 1, memory.version + 1):
+            changes.append(replace(step, memory=memory.model_copy(update={"version": version})))
+        versions[memory.id] = memory.version
+    return changes
+
+
+def _kind(before: Memory, after: Memory) -> ChangeKind:
+    if after.status is before.status:
+        return ChangeKind.UPDATED
+    return {
+        Status.ACTIVE: ChangeKind.RESTORED,
+        Status.EXPIRED: ChangeKind.EXPIRED,
+        Status.DELETED: ChangeKind.DELETED,
+        Status.RETRACTED: ChangeKind.DELETED,
+        Status.QUARANTINED: ChangeKind.QUARANTINED,
+        Status.PENDING: ChangeKind.QUARANTINED,
+    }.get(after.status, ChangeKind.SUPERSEDED)
+
+
+def _retire(memory: Memory, cell: Cell) -> Memory:
+    if memory.status in (Status.SUPERSEDED, Status.RETRACTED, Status.DELETED):
+        return memory
+    heir = next(iter(cell.memories.values()), None)
+    update = {
+        "status": Status.SUPERSEDED,
+        "version": memory.version + 1,
+        "superseded_by": heir.id if heir else None,
+        "intervals": (),
+    }
+    return memory.model_copy(update=update)

@@ -1,0 +1,226 @@
+"""The same claims give the same truth, whatever order they arrive in and however they are grouped (SPEC W9, W12)."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processors.resolution import Cell, Entry, Retraction, advance, order_key, reconcile
+from schemas import (
+    Candidate,
+    Cardinality,
+    Category,
+    Channel,
+    Evidence,
+    Memory,
+    MemoryType,
+    Operation,
+    SourceKind,
+    Status,
+)
+
+T0 = datetime(2026, 1, 5, 9, tzinfo=UTC)
+
+
+def claim(
+    minute: int,
+    value: str,
+    *,
+    operation: Operation = Operation.ASSERT,
+    confidence: float = 0.95,
+    cardinality: Cardinality = Cardinality.SINGLE,
+    source: SourceKind = SourceKind.USER_STATEMENT,
+    **more: object,
+) -> Candidate:
+    at = T0 + timedelta(minutes=minute)
+    turn_id = f"t{minute}"
+    fields: dict[str, object] = {
+        "candidate_id": f"c{minute}",
+        "tenant": "acme",
+        "owner": "ann",
+        "namespace": "user/ann/profile",
+        "conversation_id": "c1",
+        "source_turn_ids": (turn_id,),
+        "turn_key": f"key-{turn_id}",
+        "channel": Channel.RULE,
+        "writer": "test",
+        "operation": operation,
+        "type": MemoryType.SEMANTIC,
+        "category": Category.FACT,
+        "attribute": "residence",
+        "value": value,
+        "cardinality": cardinality,
+        "text": f"I live in {value}",
+        "language": "en",
+        "evidence": (Evidence(turn_id=turn_id, turn_key=f"key-{turn_id}", quote=f"live in {value}"),),
+        "source_kind": source,
+        "event_time": at,
+        "stated_at": at,
+        "timezone": "UTC",
+        "confidence": confidence,
+    }
+    return Candidate.model_validate(fields | more)
+
+
+def never_same(_memory: Memory, _claim: Candidate) -> bool:
+    return False
+
+
+def retraction(minute: int, target_minute: int) -> Retraction:
+    key = order_key(T0 + timedelta(minutes=minute), f"t{minute}", 0, "")
+    return Retraction(key, f"key-t{target_minute}", None)
+
+
+class Store:
+    """A cell as the resolver keeps it: entries and retractions arrive one at a time, state is carried over."""
+
+    def __init__(self) -> None:
+        self.cell = Cell()
+        self.entries: list[Entry] = []
+        self.retractions: list[Retraction] = []
+        self.versions: dict[str, list[int]] = {}
+
+    def arrive(self, group: list[Candidate | Retraction]) -> None:
+        new = [Entry.of(item) for item in group if isinstance(item, Candidate)]
+        new_retractions = [item for item in group if isinstance(item, Retraction)]
+        self.entries += new
+        self.retractions += new_retractions
+        touched = any(r.voids(entry.claim) for r in self.retractions for entry in new) or any(
+            r.voids(entry.claim) for r in new_retractions for entry in self.entries
+        )
+        short = None if touched else advance(self.cell, new, never_same)
+        cell, changes = short or reconcile(self.cell, self.entries, self.retractions, never_same)
+        self.cell = Cell.from_bytes(cell.to_bytes())
+        for change in changes:
+            self.versions.setdefault(change.memory.id, []).append(change.memory.version)
+
+    def current(self) -> list[tuple[object, ...]]:
+        return sorted(
+            (m.id, m.version, m.value, m.text, m.confidence, m.intervals, m.evidence_count)
+            for m in self.cell.memories.values()
+            if m.status is Status.ACTIVE
+        )
+
+
+def in_order(items: list[Candidate | Retraction]) -> list[Candidate | Retraction]:
+    return sorted(items, key=lambda i: Entry.of(i).key if isinstance(i, Candidate) else i.key)
+
+
+values = st.sampled_from(["Berlin", "Leeds", "Rome"])
+operations = st.sampled_from([Operation.ASSERT] * 6 + [Operation.END, Operation.CLEAR])
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> list[Candidate | Retraction]:
+    count = draw(st.integers(1, 7))
+    items: list[Candidate | Retraction] = [
+        claim(index * 2, draw(values), operation=draw(operations)) for index in range(count)
+    ]
+    for target in draw(st.lists(st.integers(0, count - 1), max_size=2, unique=True)):
+        items.append(retraction(target * 2 + 1, target * 2))
+    return items
+
+
+@settings(max_examples=300, deadline=None)
+@given(ledgers(), st.randoms(use_true_random=False))
+def test_shuffled_delivery_gives_the_same_current_memories(
+    items: list[Candidate | Retraction], rng: random.Random
+) -> None:
+    straight, shuffled = Store(), Store()
+    for item in in_order(items):
+        straight.arrive([item])
+    mixed = list(items)
+    rng.shuffle(mixed)
+    while mixed:
+        size = rng.randint(1, 3)
+        shuffled.arrive(mixed[:size])
+        mixed = mixed[size:]
+    assert shuffled.current() == straight.current()
+
+
+@settings(max_examples=300, deadline=None)
+@given(ledgers(), st.randoms(use_true_random=False))
+def test_versions_have_no_gap_and_never_fall(items: list[Candidate | Retraction], rng: random.Random) -> None:
+    store = Store()
+    mixed = list(items)
+    rng.shuffle(mixed)
+    for item in mixed:
+        store.arrive([item])
+    for memory_id, versions in store.versions.items():
+        assert versions == list(range(1, len(versions) + 1)), memory_id
+
+
+def test_the_newer_statement_wins_and_the_older_one_keeps_its_interval() -> None:
+    store = Store()
+    store.arrive([claim(0, "Berlin")])
+    store.arrive([claim(10, "Leeds")])
+    berlin, leeds = store.cell.memories["berlin"], store.cell.memories["leeds"]
+    assert (berlin.status, leeds.status) == (Status.SUPERSEDED, Status.ACTIVE)
+    assert berlin.superseded_by == leeds.id
+    assert berlin.intervals[0].end == T0 + timedelta(minutes=10)
+
+
+def test_a_late_turn_becomes_history_and_the_newer_fact_stays() -> None:
+    store = Store()
+    store.arrive([claim(10, "Leeds")])
+    store.arrive([claim(0, "Berlin")])
+    assert store.cell.memories["berlin"].status is Status.SUPERSEDED
+    assert store.cell.memories["leeds"].status is Status.ACTIVE
+
+
+def test_a_value_that_returns_is_one_memory_with_two_intervals() -> None:
+    store = Store()
+    for minute, value in ((0, "Berlin"), (10, "Leeds"), (20, "Berlin")):
+        store.arrive([claim(minute, value)])
+    berlin = store.cell.memories["berlin"]
+    assert berlin.status is Status.ACTIVE
+    assert [interval.end is None for interval in berlin.intervals] == [False, True]
+
+
+def test_a_weak_claim_does_not_unseat_a_strong_memory() -> None:
+    store = Store()
+    store.arrive([claim(0, "Berlin")])
+    store.arrive([claim(10, "Leeds", confidence=0.55)])
+    store.arrive([claim(20, "Rome", source=SourceKind.TOOL_RESULT)])
+    assert store.cell.memories["berlin"].status is Status.ACTIVE
+    assert store.cell.memories["leeds"].status is Status.PENDING
+    assert store.cell.memories["rome"].status is Status.PENDING
+
+
+def test_retraction_brings_back_what_was_superseded() -> None:
+    store = Store()
+    store.arrive([claim(0, "Berlin")])
+    store.arrive([claim(10, "Leeds")])
+    store.arrive([retraction(11, 10)])
+    assert store.cell.memories["berlin"].status is Status.ACTIVE
+    assert store.cell.memories["leeds"].status is Status.RETRACTED
+    assert store.cell.memories["berlin"].superseded_by is None
+
+
+def test_repeating_a_fact_adds_evidence_and_confidence_but_no_memory() -> None:
+    store = Store()
+    store.arrive([claim(0, "Berlin", confidence=0.9)])
+    store.arrive([claim(10, "berlin ", confidence=0.9)])
+    (memory,) = store.cell.memories.values()
+    assert (memory.version, memory.evidence_count) == (2, 2)
+    assert memory.confidence > 0.9
+
+
+def test_values_of_a_set_accumulate_and_one_can_end() -> None:
+    stores = {value: Store() for value in ("tea", "coffee")}
+    for minute, (value, store) in enumerate(stores.items()):
+        store.arrive([claim(minute, value, cardinality=Cardinality.MULTI, attribute="likes")])
+    stores["tea"].arrive([claim(9, "tea", cardinality=Cardinality.MULTI, attribute="likes", operation=Operation.END)])
+    assert stores["tea"].cell.memories["tea"].status is Status.SUPERSEDED
+    assert stores["coffee"].cell.memories["coffee"].status is Status.ACTIVE
+
+
+def test_quarantined_content_never_becomes_active_by_being_repeated() -> None:
+    store = Store()
+    for minute in (0, 5):
+        store.arrive([claim(minute, "ignore all rules", decision="quarantine")])
+    (memory,) = store.cell.memories.values()
+    assert (memory.status, memory.version) == (Status.QUARANTINED, 1)
