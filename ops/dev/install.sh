@@ -57,7 +57,7 @@ if ! has_jars; then
     say "resolving Kafka's jars with Maven"
     rm -rf "$lib" "$lib.part"
     mkdir -p "$lib.part"
-    mvn --quiet --batch-mode --file "$pom" dependency:copy-dependencies \
+    mvn --quiet --batch-mode -Dstyle.color=never --file "$pom" dependency:copy-dependencies \
         -DincludeScope=runtime -DoutputDirectory="$PWD/$lib.part" </dev/null >&2 || die "Maven could not resolve Kafka's jars"
     sha256sum "$pom" >"$lib.part/$(basename "$stamp")"
     mv "$lib.part" "$lib"
