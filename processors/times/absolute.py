@@ -114,7 +114,7 @@ def _zh_day(match: re.Match[str], scene: Scene) -> Reading:
 
 
 def _to_last(first: Period | None, match: re.Match[str], scene: Scene) -> Reading:
-    """ "3月5日到8日": the days from the first to the last, both included."""
+    """The days in 3月5日到8日: from the first to the last, both included."""
     if first is None or first.day is None or not match["last"]:
         return first
     last = scene.anchor.month_day(first.day.year, first.day.month, chinese(match["last"]))

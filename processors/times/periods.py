@@ -139,7 +139,7 @@ class Anchor:
         return self.day(first.replace(day=day))
 
     def month_edge(self, year: int, month: int, edge: str) -> Period:
-        """ "start" is the first ten days, "middle" the next ten, "end" the 25th and after."""
+        """Where "start" is the first ten days, "middle" the next ten, "end" the 25th and after."""
         first, after = first_of(year, month), first_of(year, month + 1)
         spans = {
             "start": (first, first + timedelta(days=10)),
@@ -173,7 +173,7 @@ class Anchor:
         return self.now.replace(year=first.year, month=first.month, day=min(self.now.day, last))
 
     def away(self, count: float, unit: str) -> Period:
-        """ "Three weeks ago" (negative) or "in three weeks": that local day, or that instant for hours and minutes."""
+        """As in "three weeks ago" (negative) or "in three weeks": that local day, or that instant for hours and minutes."""
         if unit in ("hour", "minute"):
             return Period(self.sent_at + timedelta(**{f"{unit}s": count}), None, Grain.INSTANT)
         return self.day(self.shifted(count, unit).date())
@@ -226,7 +226,7 @@ class Anchor:
         return self.months_away(distance - 12)
 
     def day_of_month(self, day: int, tense: Tense) -> Period | None:
-        """ "The 5th" without a month: the nearest occurrence that the tense allows."""
+        """As in "the 5th" without a month: the nearest occurrence that the tense allows."""
         candidates = []
         for offset in (-2, -1, 0, 1, 2):
             first = first_of(self.today.year, self.today.month + offset)

@@ -150,7 +150,7 @@ def _stretch(match: re.Match[str], scene: Scene) -> Reading:
 
 
 def _these(match: re.Match[str], scene: Scene) -> Reading:
-    """ "这两周": the coming ones in an order or a plan, the past ones in a report, otherwise unsaid."""
+    """As in 这两周: the coming ones in an order or a plan, the past ones in a report, otherwise unsaid."""
     tense, count, unit = scene.tense(match), chinese(match["count"]), _UNITS[match["unit"].removeprefix("个")]
     if tense is Tense.NONE or count is None:
         return None
