@@ -18,7 +18,6 @@ FORBIDDEN = {
         *("qdrant_client", "qdrant_edge"),
     },
     "sinks": {"streams", "recall"},
-    "recall": {"streams"},
 }
 
 NOT_A_NAME = {"utils", "util", "helpers", "helper", "manager", "managers", "common", "misc"}
