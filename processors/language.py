@@ -20,7 +20,7 @@ _ENGLISH_TO: Final = 0.3
 
 
 def detect(text: str) -> str:
-    """One of "zh", "en", "mixed", "other" (another script, such as kana, hangul or Cyrillic) or "und" (no letters at all).
+    """One of zh, en, mixed, other (another script, such as kana, hangul or Cyrillic) and und (no letters at all).
 
     Links and mail addresses do not count. Any Latin script is "en": what is told apart here is which rules to try.
     """

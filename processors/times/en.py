@@ -137,7 +137,7 @@ def _last_stretch(match: re.Match[str], scene: Scene) -> Reading:
 
 
 def _for(match: re.Match[str], scene: Scene) -> Reading:
-    """As in "for two weeks": the past ones after "have been", the coming ones in an order or plan, no date in a story."""
+    """As in "for two weeks": the past ones after "have been", the coming ones in an order, no date in a story."""
     count, unit = english(match["count"]), match["unit"].lower()
     before, after = scene.clause(match.start(), match.end())
     if _PERFECT.search(f"{before} {after}"):

@@ -43,6 +43,9 @@ class Scene:
         """What stands before and after text[begin:end] within its clause, at most 60 characters each way."""
         before = self.text[max(0, begin - _REACH) : begin]
         after = self.text[end : end + _REACH]
+        if after[:1] in (",", "，"):
+            # "On Friday, I got …": the comma belongs to the expression.
+            after = after[1:]
         for cut in reversed(list(_BREAK.finditer(before))):
             before = before[cut.end() :]
             break

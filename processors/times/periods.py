@@ -173,7 +173,7 @@ class Anchor:
         return self.now.replace(year=first.year, month=first.month, day=min(self.now.day, last))
 
     def away(self, count: float, unit: str) -> Period:
-        """As in "three weeks ago" (negative) or "in three weeks": that local day, or that instant for hours and minutes."""
+        """As in "three weeks ago" (negative) or "in three weeks": that local day; an instant for hours and minutes."""
         if unit in ("hour", "minute"):
             return Period(self.sent_at + timedelta(**{f"{unit}s": count}), None, Grain.INSTANT)
         return self.day(self.shifted(count, unit).date())
