@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mimetypes
 from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
@@ -104,6 +105,11 @@ def attachment(name: str = "", url: str = "", mime: str = "") -> dict[str, str]:
     return {"name": name[:1024], "url": url, "mime": (mime or guess_mime(name or url))[:255]}
 
 
+def dicts(value: object) -> list[dict[str, Any]]:
+    """The objects of a list; none of anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def guess_mime(name: str) -> str:
     """By the name's ending; empty if unknown."""
     return _types().guess_type(name.split("?", 1)[0])[0] or ""
@@ -115,14 +121,17 @@ def _types() -> mimetypes.MimeTypes:
     return mimetypes.MimeTypes()
 
 
-def from_epoch(value: float | str) -> datetime:
+def from_epoch(value: Any) -> datetime:
     """UTC from seconds, milliseconds or microseconds since 1970, told apart by size.
 
     Raises:
         ValueError: not a number, or no time a calendar has.
     """
-    number = float(value)
-    if number != number:
+    try:
+        number = float(value)
+    except (TypeError, OverflowError) as error:
+        raise ValueError("not a number") from error
+    if not math.isfinite(number):
         raise ValueError("not a number")
     while abs(number) > 1e11:
         number /= 1000

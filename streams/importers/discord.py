@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streams.importers.building import attachment, bad, bot, build, from_iso, person, service
+from streams.importers.building import attachment, bad, bot, build, dicts, from_iso, person, service
 from streams.importers.jsonstream import export
 from streams.importers.records import BadRecord, ImportOptions, Record
 from streams.importers.source import Source
@@ -42,7 +42,7 @@ def _message(
 ) -> Record:
     if not isinstance(raw, dict):
         return bad(source, number, "not_an_object", "a message is a JSON object", raw)
-    if raw.get("type", "Default") not in _SPOKEN:
+    if str(raw.get("type", "Default")) not in _SPOKEN:
         return service(source, number, str(raw["type"]))
     author = raw.get("author")
     if not isinstance(author, dict) or not (author.get("id") or author.get("name")):
@@ -96,7 +96,7 @@ def _content(raw: dict[str, Any]) -> dict[str, Any]:
         content["forwarded"] = True
         text = text or str(passed_on.get("content") or "")
         files += _files(passed_on)
-    embeds = [embed for embed in raw.get("embeds") or [] if isinstance(embed, dict)]
+    embeds = dicts(raw.get("embeds"))
     if not text:
         # Under a person's words an embed is a link's preview, somebody else's text; alone it is what a bot says.
         parts = (str(embed.get(key) or "") for embed in embeds for key in ("title", "description"))
@@ -106,9 +106,7 @@ def _content(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(raw: dict[str, Any]) -> Iterator[dict[str, str]]:
-    for file in raw.get("attachments") or []:
-        if isinstance(file, dict):
-            yield attachment(str(file.get("fileName") or ""), str(file.get("url") or ""))
-    for sticker in raw.get("stickers") or []:
-        if isinstance(sticker, dict):
-            yield attachment(str(sticker.get("name") or "sticker"), str(sticker.get("sourceUrl") or ""))
+    for file in dicts(raw.get("attachments")):
+        yield attachment(str(file.get("fileName") or ""), str(file.get("url") or ""))
+    for sticker in dicts(raw.get("stickers")):
+        yield attachment(str(sticker.get("name") or "sticker"), str(sticker.get("sourceUrl") or ""))

@@ -116,7 +116,7 @@ def export(source: Source, elements: frozenset[str], marks: frozenset[str]) -> I
     """A chat export. A break in it becomes a bad record at the end.
 
     Raises:
-        UnreadableFile: none of the arrays in `marks` begins anywhere.
+        UnreadableFile: none of the arrays in `marks` begins anywhere, or not even the first element is UTF-8.
     """
     opened = False
     count = 0
@@ -127,7 +127,7 @@ def export(source: Source, elements: frozenset[str], marks: frozenset[str]) -> I
                 count += found.kind == "element"
                 yield found
         except BrokenJson as broken:
-            if not opened:
+            if not opened or (not count and broken.reason == "encoding"):
                 raise _unreadable(source, broken) from None
             yield bad(source, count + 1, broken.reason, broken.detail)
     if not opened:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from streams.importers.building import Ordinals, attachment, bad, build, from_epoch, person, service
+from streams.importers.building import Ordinals, attachment, bad, build, dicts, from_epoch, person, service
 from streams.importers.jsonstream import BrokenJson, export, walk
 from streams.importers.records import BadRecord, ImportOptions, Record
 from streams.importers.source import Source
@@ -81,7 +81,7 @@ def _message(
     if not isinstance(raw, dict):
         return bad(source, number, "not_an_object", "a message is a JSON object", raw)
     text = repaired(str(raw.get("content") or raw.get("text") or ""))
-    if raw.get("type") in _SERVICE_TYPES or "call_duration" in raw:
+    if str(raw.get("type")) in _SERVICE_TYPES or "call_duration" in raw:
         return service(source, number, "call" if "call_duration" in raw else str(raw["type"]).lower())
     if _REACTION.fullmatch(text):
         return service(source, number, "reaction")
@@ -120,8 +120,8 @@ def _message(
 def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
     files = []
     for key in _MEDIA:
-        for file in raw.get(key) or []:
-            if isinstance(file, dict) and isinstance(file.get("uri"), str):
+        for file in dicts(raw.get(key)):
+            if isinstance(file.get("uri"), str):
                 # A voice message is an .mp4 too, which by its ending alone would be a film.
                 mime = "audio/mp4" if key == "audio_files" and file["uri"].endswith(".mp4") else ""
                 files.append(attachment(file["uri"].rsplit("/", 1)[-1], file["uri"], mime))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from streams.importers.building import attachment, bad, bot, build, person, service
+from streams.importers.building import attachment, bad, bot, build, dicts, person, service
 from streams.importers.jsonstream import array_elements
 from streams.importers.records import BadRecord, ImportOptions, Record, UnreadableFile
 from streams.importers.slack_text import attachments_text, plain_text
@@ -18,7 +18,7 @@ from streams.importers.source import Source, open_archive
 
 _DAY = re.compile(r"(?P<root>(?:[^/]+/)?)(?P<channel>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
 _CHANNEL_LISTS = ("channels.json", "groups.json", "dms.json", "mpims.json")
-_SPOKEN = {None, "", "bot_message", "me_message", "file_share", "file_comment", "thread_broadcast", "reply_broadcast"}
+_SPOKEN = {"", "bot_message", "me_message", "file_share", "file_comment", "thread_broadcast", "reply_broadcast"}
 _NAMES = ("display_name", "real_name")
 
 
@@ -131,12 +131,12 @@ def _message(
     if not isinstance(raw, dict):
         return bad(source, number, "not_an_object", "a message is a JSON object", raw)
     message: dict[str, Any] = raw
-    subtype = message.get("subtype")
+    subtype = str(message.get("subtype") or "")
     fields: dict[str, Any] = {}
     if subtype == "message_changed" and isinstance(message.get("message"), dict):
         event, message = message, {"thread_ts": message.get("thread_ts"), **message["message"]}
         message.setdefault("edited", {"ts": event.get("ts")})
-        subtype = message.get("subtype")
+        subtype = str(message.get("subtype") or "")
     if subtype == "message_deleted":
         earlier = message.get("previous_message")
         message = {"ts": message.get("deleted_ts"), **(earlier if isinstance(earlier, dict) else {})}
@@ -183,7 +183,7 @@ def _speaker(message: dict[str, Any], workspace: _Workspace, options: ImportOpti
     bot_id = message.get("bot_id")
     profile = message.get("bot_profile")
     # A person who posts through an app has both ids; only the directory tells such a person from a bot's own account.
-    if message.get("subtype") == "bot_message" or (not user and bot_id) or user in workspace.bots:
+    if message.get("subtype") == "bot_message" or (not user and bot_id) or str(user) in workspace.bots:
         agent = str(bot_id or user or message.get("username") or "")
         name = message.get("username") or (profile.get("name") if isinstance(profile, dict) else None)
         return bot(options, agent, name or workspace.names.get(str(user)), None) if agent else None
@@ -194,7 +194,7 @@ def _speaker(message: dict[str, Any], workspace: _Workspace, options: ImportOpti
 
 def _content(message: dict[str, Any], workspace: _Workspace) -> dict[str, Any]:
     text = plain_text(str(message.get("text") or ""), workspace.names)
-    files = [file for file in message.get("files") or [] if isinstance(file, dict)]
+    files = dicts(message.get("files"))
     old_file = message.get("file")
     comment = message.get("comment")
     if isinstance(old_file, dict):
@@ -217,7 +217,7 @@ def _file(file: dict[str, Any]) -> dict[str, str]:
         return attachment("deleted file")
     url = file.get("permalink") or file.get("url_private") or ""
     return attachment(
-        str(file.get("name") or file.get("title") or file.get("id") or ""), str(url), file.get("mimetype") or ""
+        str(file.get("name") or file.get("title") or file.get("id") or ""), str(url), str(file.get("mimetype") or "")
     )
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from streams.importers.building import dicts
+
 _TOKEN = re.compile(r"<([^<>]+)>")
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
@@ -40,9 +42,7 @@ def _token(token: str, names: Mapping[str, str]) -> str:
 def attachments_text(attachments: object, names: Mapping[str, str]) -> str:
     """What a message says that consists of attachments only (bots, shared messages)."""
     lines: list[str] = []
-    for part in attachments if isinstance(attachments, list) else []:
-        if not isinstance(part, dict):
-            continue
+    for part in dicts(attachments):
         said = [_string(part, key) for key in ("pretext", "title", "text")]
         lines.append("\n".join(line for line in said if line) or _string(part, "fallback"))
     return plain_text("\n".join(line for line in lines if line), names)

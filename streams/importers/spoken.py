@@ -122,7 +122,7 @@ def _part(part: dict[str, Any], texts: list[str], files: list[dict[str, str]]) -
         if isinstance(part.get(key), str) and kind not in ("thinking", "reasoning"):
             texts.append(part[key])
             return
-    if kind in ("tool_use", "tool_call", "thinking", "reasoning"):
+    if kind in ("text", "tool_use", "tool_call", "thinking", "reasoning"):
         return
     if kind == "tool_result":
         text, inner = content_parts(part.get("content"))

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streams.importers.building import Ordinals, attachment, bad, bot, build, from_epoch, from_iso, person, service
+from streams.importers.building import (
+    Ordinals,
+    attachment,
+    bad,
+    bot,
+    build,
+    dicts,
+    from_epoch,
+    from_iso,
+    person,
+    service,
+)
 from streams.importers.jsonstream import BrokenJson, export, walk
 from streams.importers.records import BadRecord, ImportOptions, Record
 from streams.importers.source import Source
@@ -148,7 +159,7 @@ def _text(raw: dict[str, Any]) -> str:
     said = "".join(str(part.get("text", "")) if isinstance(part, dict) else str(part or "") for part in parts)
     poll = raw.get("poll")
     if not said and isinstance(poll, dict):
-        answers = [str(answer.get("text", "")) for answer in poll.get("answers") or [] if isinstance(answer, dict)]
+        answers = [str(answer.get("text", "")) for answer in dicts(poll.get("answers"))]
         said = "\n".join([str(poll.get("question", "")), *(f"- {answer}" for answer in answers)])
     return said
 

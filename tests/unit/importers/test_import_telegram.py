@@ -79,6 +79,15 @@ def test_a_file_that_ends_in_the_middle_gives_what_came_before(read: Any, sample
     assert read(path, "telegram").reasons == [(3, "truncated")]
 
 
+def test_another_encoding_is_read_when_it_is_named(read: Any, samples: Path, tmp_path: Path) -> None:
+    path = tmp_path / "gb.json"
+    text = (samples / "telegram.json").read_text(encoding="utf-8").replace("👀", "").replace("create_group", "建群")
+    path.write_bytes(text.encode("gb18030"))
+    with pytest.raises(UnreadableFile, match="--encoding"):
+        read(path, "telegram")
+    assert read(path, "telegram", encoding="gb18030").turn("3").text == "好的"
+
+
 @pytest.mark.parametrize("content", ['{"hello": 1}', "[]", "", "no JSON", '{"messa'])
 def test_what_has_no_messages_is_refused(read: Any, tmp_path: Path, content: str) -> None:
     path = tmp_path / "other.json"
