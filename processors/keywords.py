@@ -63,7 +63,7 @@ CHINESE_STOP_WORDS = frozenset(_CHINESE.split())
 """Words of two or more characters that carry no subject."""
 
 CHINESE_FUNCTION_CHARACTERS = frozenset(
-    "我你您他她它们咱俺的地得了着过吗呢吧啊呀嘛哦么是在有和与跟及或也都就还又很太这那哪谁啥个把被让给对为从向以于而且但"
+    "我你您他她它们咱俺的地得了着吗呢吧啊呀嘛哦么是在有和与跟及或也都就还又很太这那哪谁啥个把被让给对为从向以于而且但"
 )
 """Characters that glue words together. A pair with one of them is kept only if the dictionary knows it (了解, 过敏)."""
 
