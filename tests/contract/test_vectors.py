@@ -313,6 +313,17 @@ def test_another_tenant_and_another_owner_see_nothing(store: VectorStore) -> Non
     assert store.count(Scope(tenant="nobody", owner_keys=("alice",))) == 0
 
 
+def test_other_peoples_points_do_not_crowd_mine_out(store: VectorStore) -> None:
+    """Scenario: fifty points of others match better in meaning and in words, and one result is asked for.
+    We expect: mine, since every stage of a search is filtered and not only its outcome."""
+    mine = point("peanut", dense=unit(2))
+    store.upsert([mine, *(point("peanut allergy", owner_key="bob", dense=unit(1)) for _ in range(50))])
+    query = sparse_query("peanut allergy")
+    assert ids(store.search_dense(unit(1), ALICE, 1)) == [mine.id]
+    assert ids(store.search_sparse(query, ALICE, 1)) == [mine.id]
+    assert ids(store.search_hybrid(unit(1), query, ALICE, 1)) == [mine.id]
+
+
 def test_a_namespace_covers_its_children_and_not_its_look_alikes(store: VectorStore) -> None:
     spaces = ["user/1", "user/1/work", "user/1/work/mail", "user/10", "org/1", "user/1-x"]
     by_space = {space: point(namespace=space) for space in spaces}
