@@ -8,7 +8,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 UV := .dev/lock-tool/bin/uv
-LOCK := $(UV) pip compile --quiet --overrides ops/dev/overrides.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
 .PHONY: help setup demo test check services services-down bench lock clean

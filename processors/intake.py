@@ -1,0 +1,77 @@
+"""Intake: everything that can be said of one turn without looking anything up. Pure; one call per turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from processors.noise import NoiseFilter, normal_text
+from processors.policy import Decision, PolicyGate, Verdict
+from processors.rules import HitKind, RuleBook
+from processors.rules.channel import candidates_from
+from processors.tokens import estimate
+from schemas import Role, Turn, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A turn and the verdicts on it.
+
+    `noise` is why it must not reach the model (None: it may); `retracts` says that it takes back the speaker's previous
+    turn; `text_hash` stands for its text when repetitions are looked for.
+    """
+
+    turn: Turn
+    content_hash: str
+    text_hash: str
+    tokens: int
+    noise: str | None
+    retracts: bool
+    verdicts: tuple[Verdict, ...]
+
+
+class Intake:
+    """Noise filter, rule channel and policy gate in one pass."""
+
+    def __init__(self, rules: RuleBook, noise: NoiseFilter, gate: PolicyGate) -> None:
+        self._rules = rules
+        self._noise = noise
+        self._gate = gate
+
+    def judge(self, turn: Turn) -> Judged:
+        """Verdicts in the order of the words; equal turns give equal verdicts."""
+        verdicts: list[Verdict] = []
+        retracts = False
+        if turn.role is Role.USER and turn.text and not turn.deleted:
+            hits = self._rules.match(turn)
+            retracts = any(hit.kind is HitKind.RETRACT_PREVIOUS for hit in hits)
+            for position, candidate in enumerate(candidates_from(turn, hits)):
+                verdicts.append(self._gate.judge(candidate.model_copy(update={"position": position}), turn))
+        return Judged(
+            turn=turn,
+            content_hash=_content_hash(turn),
+            text_hash=digest(turn.user_id, turn.role, normal_text(turn.text)),
+            tokens=estimate(turn.text),
+            noise=self._noise_of(turn, verdicts, retracts),
+            retracts=retracts,
+            verdicts=tuple(verdicts),
+        )
+
+    def _noise_of(self, turn: Turn, verdicts: list[Verdict], retracts: bool) -> str | None:
+        if turn.deleted:
+            return "deleted"
+        for verdict in verdicts:
+            # What the gate locked up or threw out of the rule channel must not come back through the model.
+            if verdict.decision is Decision.QUARANTINE:
+                return "quarantined"
+            if verdict.decision is Decision.REFUSE:
+                return f"refused_{verdict.reasons[0]}" if verdict.reasons else "refused"
+        if retracts and not verdicts:
+            return "retraction"
+        return self._noise.judge(turn).reason
+
+
+def _content_hash(turn: Turn) -> str:
+    """Equal for two deliveries of the same turn; trace ids and unknown fields may differ between deliveries."""
+    parts = [turn.user_id, turn.role, turn.text, str(turn.deleted), turn.sent_at.isoformat()]
+    parts += [f"{item.name}|{item.url}" for item in turn.attachments]
+    return digest(*parts)

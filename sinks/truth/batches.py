@@ -1,0 +1,121 @@
+"""Truth, batches and model replies: what went to the model, what it said, and what is still to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, func, select, update
+
+from schemas import ExtractionBatch
+from sinks.truth import turns as turn_store
+from sinks.truth.sql import chunks, insert_rows
+from sinks.truth.tables import batches, model_replies
+
+
+def insert(connection: Connection, closed: Sequence[ExtractionBatch]) -> None:
+    """Newly closed batches."""
+    rows = [
+        {
+            "batch_id": batch.batch_id,
+            "conversation_key": batch.conversation_key,
+            "tenant": batch.tenant,
+            "conversation_id": batch.conversation_id,
+            "turn_count": len(batch.turns),
+            "token_estimate": batch.token_estimate,
+            "language": batch.language,
+            "closed_by": batch.closed_by,
+            "closed_at": batch.closed_at,
+            "status": "closed",
+            "attempts": 0,
+            "candidates": 0,
+            "turn_keys": orjson.dumps([turn.turn_key for turn in batch.turns]).decode(),
+        }
+        for batch in closed
+    ]
+    insert_rows(connection, batches, rows)
+
+
+def existing(connection: Connection, batch_ids: Iterable[str]) -> set[str]:
+    """Which of these are already closed."""
+    found: set[str] = set()
+    for chunk in chunks(batch_ids):
+        found |= set(connection.execute(select(batches.c.batch_id).where(batches.c.batch_id.in_(chunk))).scalars())
+    return found
+
+
+def state(connection: Connection, batch_id: str) -> tuple[str, int] | None:
+    """Status and attempts, or None for a batch that truth has never seen."""
+    row = connection.execute(
+        select(batches.c.status, batches.c.attempts).where(batches.c.batch_id == batch_id)
+    ).one_or_none()
+    return (row.status, row.attempts) if row is not None else None
+
+
+def count_attempt(connection: Connection, batch_id: str) -> int:
+    """Attempts are counted when the work is claimed, so that one that kills its worker is counted too."""
+    connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(attempts=batches.c.attempts + 1))
+    return int(connection.execute(select(batches.c.attempts).where(batches.c.batch_id == batch_id)).scalar() or 0)
+
+
+def uncount_attempt(connection: Connection, batch_id: str) -> None:
+    """The provider was away: this was no attempt."""
+    connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(attempts=batches.c.attempts - 1))
+
+
+def finish(connection: Connection, batch_id: str, status: str, candidates: int) -> None:
+    """The batch's last state: extracted, empty, dead; or waiting while the model channel is off."""
+    values = {"status": status, "candidates": candidates}
+    connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(**values))
+
+
+def keep_replies(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """The model's own words under the batch id, for replay and for explaining."""
+    insert_rows(connection, model_replies, rows)
+
+
+def waiting(connection: Connection, *, limit: int = 1000) -> list[tuple[str, list[str], str, int, str, datetime]]:
+    """Batches that nobody asked the model about yet: id, turn keys, language, tokens, closed_by, closed_at."""
+    query = select(batches).where(batches.c.status == "waiting").order_by(batches.c.closed_at).limit(limit)
+    return [
+        (row.batch_id, orjson.loads(row.turn_keys), row.language, row.token_estimate, row.closed_by, row.closed_at)
+        for row in connection.execute(query)
+    ]
+
+
+def rebuild(connection: Connection, *, limit: int = 1000) -> list[ExtractionBatch]:
+    """Waiting batches as messages again; a turn that was deleted meanwhile is left out."""
+    rebuilt: list[ExtractionBatch] = []
+    for batch_id, keys, language, tokens, closed_by, closed_at in waiting(connection, limit=limit):
+        bodies = turn_store.bodies(connection, keys)
+        held = tuple(bodies[key] for key in keys if key in bodies)
+        if held:
+            rebuilt.append(
+                ExtractionBatch(
+                    batch_id=batch_id,
+                    tenant=held[0].tenant,
+                    conversation_id=held[0].conversation_id,
+                    conversation_key=held[0].conversation_key,
+                    turns=held,
+                    language=language,
+                    token_estimate=tokens,
+                    closed_by=closed_by,
+                    closed_at=closed_at,
+                )
+            )
+    return rebuilt
+
+
+def reopen(connection: Connection, batch_ids: Iterable[str]) -> None:
+    """Waiting batches are on their way to the model again."""
+    for chunk in chunks(batch_ids):
+        statement = update(batches).where(batches.c.batch_id.in_(chunk), batches.c.status == "waiting")
+        connection.execute(statement.values(status="closed"))
+
+
+def count_by_status(connection: Connection) -> dict[str, int]:
+    """How many batches stand where."""
+    rows = connection.execute(select(batches.c.status, func.count()).group_by(batches.c.status))
+    return {str(status): int(count) for status, count in rows}

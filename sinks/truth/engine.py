@@ -1,0 +1,130 @@
+"""Truth, the door: an engine per backend, one transaction per message group, retries for what a retry can cure."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import tenacity
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from processors.exceptions import ConflictError, TransientError
+
+R = TypeVar("R")
+
+# MySQL and MariaDB: lock wait, deadlock, connection lost or refused, server going down, read-only, too many connections,
+# disk full.
+_TRANSIENT_CODES = frozenset(
+    {1020, 1021, 1040, 1053, 1077, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1836}
+    | {2002, 2003, 2006, 2013, 2014, 2055}
+)
+_RECYCLE_SECONDS = 280  # below the 300 s after which many MySQL proxies drop an idle connection
+
+
+def make_engine(url: str, *, pool_size: int = 8) -> Engine:
+    """An engine for `mysql+pymysql://…`, `mariadb+pymysql://…` or `sqlite:///path`."""
+    if url.startswith("sqlite"):
+        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30}, pool_size=pool_size)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_immediate)
+        return engine
+    return create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=4,
+        pool_pre_ping=True,
+        pool_recycle=_RECYCLE_SECONDS,
+        isolation_level="READ COMMITTED",
+        connect_args={"charset": "utf8mb4", "connect_timeout": 5, "read_timeout": 60, "write_timeout": 60},
+    )
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves; the driver's own guess takes the write lock too late
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA busy_timeout=30000")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_immediate(connection: Connection) -> None:
+    # A read that turns into a write fails at once under WAL; taking the write lock first makes it wait instead.
+    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("read_only") else "BEGIN IMMEDIATE")
+
+
+def translate(error: DBAPIError) -> Exception:
+    """The exception tree's word for a driver's error; the code only, since a statement may hold personal text."""
+    original: Any = error.orig
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(error, IntegrityError):
+        return ConflictError(f"integrity ({code if isinstance(code, int) else type(original).__name__})")
+    if error.connection_invalidated or isinstance(error, InterfaceError) or code in _TRANSIENT_CODES:
+        return TransientError(f"database away or busy ({code})")
+    if isinstance(error, OperationalError) and isinstance(original, sqlite3.Error):
+        words = str(original)
+        if any(
+            word in words for word in ("locked", "busy", "full", "readonly", "read-only", "unable to open", "disk I/O")
+        ):
+            return TransientError(f"database away or busy ({words})")
+    return error
+
+
+class Truth:
+    """The relational store. Methods block; the streams call them in threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """One transaction: commits on a clean exit, rolls back otherwise.
+
+        Raises:
+            TransientError: deadlock, lock time-out, server away: the same work may succeed later.
+            ConflictError: a unique key was taken meanwhile: read again.
+        """
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise translate(error) from None
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A consistent read that takes no write lock."""
+        try:
+            with self.engine.connect().execution_options(read_only=True) as connection:
+                yield connection
+        except DBAPIError as error:
+            raise translate(error) from None
+
+    def run(self, work: Callable[[Connection], R], *, attempts: int = 6) -> R:
+        """`work` in one transaction, again from the start on a conflict or a deadlock, with jittered backoff.
+
+        `work` must have no effect outside the transaction. The last error is raised when the attempts are used up.
+        """
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type((TransientError, ConflictError)),
+            stop=tenacity.stop_after_attempt(attempts),
+            wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
+            reraise=True,
+        )
+        for attempt in retrying:
+            with attempt, self.begin() as connection:
+                result = work(connection)
+        return result
+
+    def ping(self) -> None:
+        """Raises TransientError when the database does not answer."""
+        with self.reading() as connection:
+            connection.execute(text("SELECT 1"))
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()

@@ -1,0 +1,151 @@
+"""Truth, the ledger: claims, retractions and the folded cells; what the resolver reads and writes for one owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from processors.resolution import Cell, Entry, Retraction
+from schemas import Candidate
+from sinks.truth.sql import chunks, insert_rows, replace_rows
+from sinks.truth.tables import cells, claims, owners, retractions
+
+
+def lock_owners(connection: Connection, wanted: Mapping[str, tuple[str, str, str]]) -> dict[str, int]:
+    """Lock the owners (in key order) and return their event sequence; `wanted` maps owner_key to tenant, kind, owner.
+
+    The row lock is what makes "one writer per owner" true even for a worker that was paused and came back.
+    """
+    found: dict[str, int] = {}
+    for chunk in chunks(sorted(wanted)):
+        query = select(owners.c.owner_key, owners.c.seq).where(owners.c.owner_key.in_(chunk))
+        for row in connection.execute(query.order_by(owners.c.owner_key).with_for_update()):
+            found[row.owner_key] = row.seq
+    missing = [
+        {"owner_key": key, "tenant": tenant, "owner_kind": kind, "owner": owner, "seq": 0}
+        for key, (tenant, kind, owner) in sorted(wanted.items())
+        if key not in found
+    ]
+    insert_rows(connection, owners, missing)
+    return {key: found.get(key, 0) for key in wanted}
+
+
+def save_sequences(
+    connection: Connection, wanted: Mapping[str, tuple[str, str, str]], sequences: Mapping[str, int]
+) -> None:
+    """Write the owners' sequences back."""
+    rows = [
+        {"owner_key": key, "tenant": wanted[key][0], "owner_kind": wanted[key][1], "owner": wanted[key][2], "seq": seq}
+        for key, seq in sequences.items()
+    ]
+    replace_rows(connection, owners, rows)
+
+
+def known_claims(connection: Connection, claim_ids: Iterable[str]) -> set[str]:
+    """Which claims the ledger already has: the resolver's inbox."""
+    found: set[str] = set()
+    for chunk in chunks(claim_ids):
+        found |= set(connection.execute(select(claims.c.claim_id).where(claims.c.claim_id.in_(chunk))).scalars())
+    return found
+
+
+def insert_claims(connection: Connection, rows: Sequence[tuple[Entry, str, str]]) -> None:
+    """New entries with their slot and cell."""
+    insert_rows(
+        connection,
+        claims,
+        [
+            {
+                "claim_id": entry.claim.candidate_id,
+                "owner_key": entry.claim.owner_key,
+                "slot_key": slot_key,
+                "cell_key": cell_key,
+                "turn_key": entry.claim.turn_key,
+                "order_key": entry.key,
+                "operation": entry.claim.operation.value,
+                "body": entry.claim.to_bytes().decode(),
+            }
+            for entry, slot_key, cell_key in rows
+        ],
+    )
+
+
+def entries(connection: Connection, cell_keys: Iterable[str]) -> dict[str, list[Entry]]:
+    """The whole ledger of each cell."""
+    found: dict[str, list[Entry]] = {}
+    for chunk in chunks(cell_keys):
+        query = select(claims.c.cell_key, claims.c.order_key, claims.c.body).where(claims.c.cell_key.in_(chunk))
+        for row in connection.execute(query):
+            entry = Entry(row.order_key, Candidate.from_bytes(row.body.encode()))
+            found.setdefault(row.cell_key, []).append(entry)
+    return found
+
+
+def cells_of_turns(connection: Connection, turn_keys: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Cells that hold a claim of one of these turns: cell_key to (owner_key, slot_key)."""
+    found: dict[str, tuple[str, str]] = {}
+    for chunk in chunks(turn_keys):
+        query = select(claims.c.cell_key, claims.c.owner_key, claims.c.slot_key).where(claims.c.turn_key.in_(chunk))
+        for row in connection.execute(query):
+            found[row.cell_key] = (row.owner_key, row.slot_key)
+    return found
+
+
+def load_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str, Cell]:
+    """Folded state of the cells that exist."""
+    found: dict[str, Cell] = {}
+    for chunk in chunks(cell_keys):
+        for row in connection.execute(select(cells.c.cell_key, cells.c.body).where(cells.c.cell_key.in_(chunk))):
+            found[row.cell_key] = Cell.from_bytes(row.body.encode())
+    return found
+
+
+def cells_of_slots(connection: Connection, slot_keys: Iterable[str], *, limit: int) -> dict[str, dict[str, Cell]]:
+    """The cells of each slot (a multi-valued slot has one per value), at most `limit` each."""
+    found: dict[str, dict[str, Cell]] = {}
+    for slot_key in sorted(set(slot_keys)):
+        query = select(cells.c.cell_key, cells.c.body).where(cells.c.slot_key == slot_key).limit(limit)
+        found[slot_key] = {row.cell_key: Cell.from_bytes(row.body.encode()) for row in connection.execute(query)}
+    return found
+
+
+def save_cells(connection: Connection, rows: Iterable[tuple[str, str, str, Cell]]) -> None:
+    """Write (cell_key, owner_key, slot_key, cell)."""
+    replace_rows(
+        connection,
+        cells,
+        [
+            {"cell_key": key, "owner_key": owner_key, "slot_key": slot_key, "body": cell.to_bytes().decode()}
+            for key, owner_key, slot_key, cell in rows
+        ],
+    )
+
+
+def save_retraction(
+    connection: Connection, retraction_key: str, owner_key: str, retraction: Retraction | None
+) -> str | None:
+    """Set what one retraction aims at (None: nothing any more); returns the turn it aimed at before."""
+    query = select(retractions.c.target_turn_key).where(retractions.c.retraction_key == retraction_key)
+    before = connection.execute(query).scalar()
+    row: dict[str, Any] = {
+        "retraction_key": retraction_key,
+        "owner_key": owner_key,
+        "target_turn_key": retraction.target_turn_key if retraction else None,
+        "below_revision": retraction.below_revision if retraction else None,
+        "order_key": retraction.key if retraction else "",
+    }
+    replace_rows(connection, retractions, [row])
+    return before
+
+
+def retractions_of(connection: Connection, turn_keys: Iterable[str]) -> dict[str, list[Retraction]]:
+    """Retractions by the turn they aim at."""
+    found: dict[str, list[Retraction]] = {}
+    for chunk in chunks(sorted(set(turn_keys))):
+        query = select(retractions).where(retractions.c.target_turn_key.in_(chunk))
+        for row in connection.execute(query):
+            item = Retraction(row.order_key, row.target_turn_key, row.below_revision)
+            found.setdefault(row.target_turn_key, []).append(item)
+    return found

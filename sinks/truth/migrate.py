@@ -1,0 +1,52 @@
+"""Truth, schema migrations: Alembic run from code, so that an installed package needs no files beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from processors.exceptions import FatalError
+from sinks.truth.engine import Truth, make_engine
+
+_SCRIPTS = Path(__file__).parent / "migrations"
+
+
+def _config(url: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_SCRIPTS))
+    config.attributes["url"] = url
+    return config
+
+
+def upgrade(url: str, revision: str = "head") -> str:
+    """Bring the schema up to `revision`; returns what it is at now."""
+    command.upgrade(_config(url), revision)
+    return current(url) or ""
+
+
+def current(url: str) -> str | None:
+    """The revision that the database is at, None for an empty one."""
+    truth = Truth(make_engine(url, pool_size=1))
+    try:
+        with truth.reading() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+    finally:
+        truth.close()
+
+
+def head() -> str:
+    """The newest revision that this code knows."""
+    return ScriptDirectory(str(_SCRIPTS)).get_current_head() or ""
+
+
+def check(url: str) -> None:
+    """Raises FatalError, naming the command to run, unless the database is at the newest revision."""
+    found = current(url)
+    if found != head():
+        raise FatalError(
+            f"the database is at revision {found or 'none'}, this code needs {head()}: run `memriver db upgrade`"
+        )

@@ -1,0 +1,23 @@
+"""${message}
+
+Revision: ${up_revision}
+Follows: ${down_revision | comma,n}
+"""
+
+from alembic import op
+import sqlalchemy as sa
+import sinks.truth.tables
+${imports if imports else ""}
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+branch_labels = ${repr(branch_labels)}
+depends_on = ${repr(depends_on)}
+
+
+def upgrade() -> None:
+    ${upgrades if upgrades else "pass"}
+
+
+def downgrade() -> None:
+    ${downgrades if downgrades else "pass"}

@@ -1,0 +1,119 @@
+"""Truth, inbox and outbox: messages that came and messages that must go, in the same transaction as the effects."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, func, select
+
+from sinks.truth.sql import chunks, insert_rows
+from sinks.truth.tables import inbox, outbox
+
+_lock = threading.Lock()
+_last = 0
+
+
+def _next_id() -> int:
+    """Strictly growing in this process and, clocks being roughly right, after what an earlier process gave out.
+
+    Chosen here and not by the database, so that the rows of a group can be deleted by id without reading them back; two
+    processes that hit the same nanosecond collide on the primary key and the transaction runs again.
+    """
+    global _last
+    with _lock:
+        _last = max(_last + 1, time.time_ns())
+        return _last
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to publish. `payload` None is a tombstone; `partition_key` chooses the partition."""
+
+    topic: str
+    key: str
+    partition_key: str
+    payload: bytes | None
+    source_partition: int = 0
+    id: int = 0
+
+
+def put(connection: Connection, stage: str, messages: Sequence[Outgoing], now: datetime) -> list[Outgoing]:
+    """Write the messages in order; returns them with their ids."""
+    rows = [Outgoing(m.topic, m.key, m.partition_key, m.payload, m.source_partition, _next_id()) for m in messages]
+    insert_rows(
+        connection,
+        outbox,
+        [
+            {
+                "id": row.id,
+                "stage": stage,
+                "source_partition": row.source_partition,
+                "topic": row.topic,
+                "message_key": row.key,
+                "partition_key": row.partition_key,
+                "payload": row.payload,
+                "created_at": now,
+            }
+            for row in rows
+        ],
+    )
+    return rows
+
+
+def leftover(
+    connection: Connection,
+    stage: str,
+    limit: int,
+    *,
+    partitions: Iterable[int] | None = None,
+    before: datetime | None = None,
+) -> list[Outgoing]:
+    """What an earlier owner of these partitions committed (before a time) and did not publish, oldest first."""
+    query = select(outbox).where(outbox.c.stage == stage).order_by(outbox.c.id).limit(limit)
+    if partitions is not None:
+        query = query.where(outbox.c.source_partition.in_(list(partitions)))
+    if before is not None:
+        query = query.where(outbox.c.created_at < before)
+    return [
+        Outgoing(row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id)
+        for row in connection.execute(query)
+    ]
+
+
+def done(connection: Connection, ids: Iterable[int]) -> None:
+    """They are published: the rows go."""
+    for chunk in chunks(ids):
+        connection.execute(delete(outbox).where(outbox.c.id.in_(chunk)))
+
+
+def oldest(connection: Connection) -> datetime | None:
+    """When the oldest unpublished message was committed."""
+    return connection.execute(select(func.min(outbox.c.created_at))).scalar()
+
+
+def size(connection: Connection) -> int:
+    """Messages committed and not yet published."""
+    return int(connection.execute(select(func.count()).select_from(outbox)).scalar() or 0)
+
+
+def seen(connection: Connection, stage: str, message_ids: Iterable[str]) -> set[str]:
+    """Which of these messages this stage has already processed."""
+    found: set[str] = set()
+    for chunk in chunks(message_ids):
+        query = select(inbox.c.message_id).where(inbox.c.stage == stage, inbox.c.message_id.in_(chunk))
+        found |= set(connection.execute(query).scalars())
+    return found
+
+
+def receive(connection: Connection, stage: str, message_ids: Iterable[str], now: datetime) -> None:
+    """Write the inbox rows; a message that another worker processed meanwhile raises a conflict."""
+    insert_rows(connection, inbox, [{"stage": stage, "message_id": item, "processed_at": now} for item in message_ids])
+
+
+def forget_older_than(connection: Connection, before: datetime) -> int:
+    """Drop inbox rows that no broker can redeliver any more; returns how many."""
+    return int(connection.execute(delete(inbox).where(inbox.c.processed_at < before)).rowcount)

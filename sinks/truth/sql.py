@@ -1,0 +1,60 @@
+"""Truth, the one statement that SQLAlchemy Core has no common word for: write a row whether or not it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Insert, Table
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+
+T = TypeVar("T")
+
+IN_LIMIT = 900
+"""Values in one IN list: SQLite's default bound is 999 variables in older builds."""
+
+
+class Replace(Insert):
+    """A whole row, put in place of the one with the same primary key."""
+
+    inherit_cache = True
+
+
+def _insert(compiler: Any, element: Replace, kw: dict[str, Any]) -> str:
+    return str(compiler.visit_insert(element, **kw))
+
+
+@compiles(Replace, "sqlite")
+def _sqlite(element: Replace, compiler: SQLCompiler, **kw: Any) -> str:
+    return _insert(compiler, element, kw).replace("INSERT INTO", "INSERT OR REPLACE INTO", 1)
+
+
+@compiles(Replace, "mysql", "mariadb")
+def _mysql(element: Replace, compiler: SQLCompiler, **kw: Any) -> str:
+    # Not ON DUPLICATE KEY UPDATE: the driver sends many rows in one statement for REPLACE, on MySQL and MariaDB alike.
+    return _insert(compiler, element, kw).replace("INSERT INTO", "REPLACE INTO", 1)
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """All rows or an IntegrityError; nothing for an empty list."""
+    if rows:
+        connection.execute(table.insert(), list(rows))
+
+
+def replace_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Each row must be whole: what it leaves out is lost."""
+    if rows:
+        connection.execute(Replace(table), list(rows))
+
+
+def chunks(values: Iterable[T], size: int = IN_LIMIT) -> Iterator[list[T]]:
+    """Lists of at most `size`, in order."""
+    chunk: list[T] = []
+    for value in values:
+        chunk.append(value)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

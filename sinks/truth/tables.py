@@ -1,0 +1,307 @@
+"""Truth, the tables. Keys are digests (`schemas.digest`): no collation, padding or length rule can merge two ids."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+)
+from sqlalchemy.dialects import mysql
+
+metadata = MetaData()
+
+
+class Utc(TypeDecorator[datetime]):
+    """UTC in the database without an offset (DATETIME(6) on MySQL), aware in Python."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """Microseconds everywhere: MySQL rounds to seconds unless told otherwise."""
+        if dialect.name in ("mysql", "mariadb"):
+            return dialect.type_descriptor(mysql.DATETIME(fsp=6))
+        return dialect.type_descriptor(DateTime())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuses a naive time, since its meaning would depend on the machine."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a naive time cannot be stored")
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Aware again."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+Key = String(32)
+Name = String(255)
+LongText = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+Blob = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+# SQLite gives out row ids only for INTEGER keys.
+AutoId = BigInteger().with_variant(Integer(), "sqlite")
+_BINARY = {f"{name}_charset": "utf8mb4" for name in ("mysql", "mariadb")} | {
+    f"{name}_collate": "utf8mb4_bin" for name in ("mysql", "mariadb")
+}
+
+
+def _table(name: str, *columns: Column[Any] | Index) -> Table[Any]:
+    dialect_options: Any = _BINARY
+    return Table(name, metadata, *columns, **dialect_options)
+
+
+owners = _table(
+    "owners",
+    Column("owner_key", Key, primary_key=True),
+    Column("tenant", Name, nullable=False),
+    Column("owner_kind", String(16), nullable=False),
+    Column("owner", Name, nullable=False),
+    Column("seq", BigInteger, nullable=False, default=0),
+)
+
+conversations = _table(
+    "conversations",
+    Column("conversation_key", Key, primary_key=True),
+    Column("tenant", Name, nullable=False),
+    Column("conversation_id", Name, nullable=False),
+    Column("last_sent_at", Utc, nullable=False),
+    Column("turn_count", Integer, nullable=False),
+    Column("pending_count", Integer, nullable=False),
+    Column("pending_tokens", Integer, nullable=False),
+    Column("first_pending_at", Utc, nullable=True),
+    Column("ended", Boolean, nullable=False),
+    # Digests of the last few texts: a repeated text is noise.
+    Column("recent", Text, nullable=False),
+    Index("ix_conversations_due", "first_pending_at"),
+)
+
+turns = _table(
+    "turns",
+    Column("turn_key", Key, primary_key=True),
+    Column("conversation_key", Key, nullable=False),
+    Column("owner_key", Key, nullable=False),
+    Column("tenant", Name, nullable=False),
+    Column("conversation_id", Name, nullable=False),
+    Column("turn_id", Name, nullable=False),
+    Column("user_id", Name, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("sent_at", Utc, nullable=False),
+    Column("arrived_at", Utc, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("content_hash", Key, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("pending", Boolean, nullable=False),
+    Column("retracts", Boolean, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("reason", String(64), nullable=True),
+    Column("body", LongText, nullable=False),
+    Index("ix_turns_conversation", "conversation_key", "sent_at"),
+    Index("ix_turns_pending", "conversation_key", "pending"),
+    Index("ix_turns_owner", "owner_key"),
+)
+
+batches = _table(
+    "batches",
+    Column("batch_id", Key, primary_key=True),
+    Column("conversation_key", Key, nullable=False),
+    Column("tenant", Name, nullable=False),
+    Column("conversation_id", Name, nullable=False),
+    Column("turn_count", Integer, nullable=False),
+    Column("token_estimate", Integer, nullable=False),
+    Column("language", String(8), nullable=False),
+    Column("closed_by", String(16), nullable=False),
+    Column("closed_at", Utc, nullable=False),
+    # closed, waiting (the model channel is off), extracted, empty, dead
+    Column("status", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("candidates", Integer, nullable=False, default=0),
+    # JSON list of the turn keys it holds, in order; the turns themselves are in `turns`.
+    Column("turn_keys", LongText, nullable=False),
+    Index("ix_batches_status", "status", "closed_at"),
+    Index("ix_batches_conversation", "conversation_key"),
+)
+
+model_replies = _table(
+    "model_replies",
+    Column("id", AutoId, primary_key=True, autoincrement=True),
+    Column("batch_id", Key, nullable=False),
+    Column("part", Integer, nullable=False),
+    Column("prompt_version", String(64), nullable=False),
+    Column("model", Name, nullable=False),
+    Column("finish_reason", String(32), nullable=False),
+    Column("outcome", String(32), nullable=False),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("completion_tokens", Integer, nullable=False),
+    Column("cost_usd", Double, nullable=False),
+    Column("reply", LongText, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Index("ix_model_replies_batch", "batch_id"),
+)
+
+claims = _table(
+    "claims",
+    Column("claim_id", String(36), primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    Column("slot_key", Key, nullable=False),
+    Column("cell_key", Key, nullable=False),
+    Column("turn_key", Key, nullable=False),
+    Column("order_key", String(255), nullable=False),
+    Column("operation", String(16), nullable=False),
+    Column("body", LongText, nullable=False),
+    Index("ix_claims_cell", "cell_key"),
+    Index("ix_claims_slot", "slot_key"),
+    Index("ix_claims_turn", "turn_key"),
+    Index("ix_claims_owner", "owner_key"),
+)
+
+retractions = _table(
+    "retractions",
+    Column("retraction_key", Key, primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    Column("target_turn_key", Key, nullable=True),
+    Column("below_revision", Integer, nullable=True),
+    Column("order_key", String(255), nullable=False),
+    Index("ix_retractions_target", "target_turn_key"),
+)
+
+cells = _table(
+    "cells",
+    Column("cell_key", Key, primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    Column("slot_key", Key, nullable=False),
+    Column("body", LongText, nullable=False),
+    Index("ix_cells_slot", "slot_key"),
+)
+
+memories = _table(
+    "memories",
+    Column("id", String(36), primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    Column("slot_key", Key, nullable=False),
+    Column("cell_key", Key, nullable=False),
+    Column("tenant", Name, nullable=False),
+    Column("owner_kind", String(16), nullable=False),
+    Column("owner", Name, nullable=False),
+    Column("namespace", String(512), nullable=False),
+    Column("type", String(16), nullable=False),
+    Column("category", String(16), nullable=False),
+    Column("subject", Name, nullable=False),
+    Column("attribute", String(64), nullable=False),
+    Column("value", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("language", String(8), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("sensitivity", String(16), nullable=False),
+    Column("valid_from", Utc, nullable=True),
+    Column("valid_to", Utc, nullable=True),
+    Column("first_stated_at", Utc, nullable=False),
+    Column("last_stated_at", Utc, nullable=False),
+    Column("timezone", String(64), nullable=False),
+    Column("expires_at", Utc, nullable=True),
+    Column("superseded_by", String(36), nullable=True),
+    Column("evidence_count", Integer, nullable=False),
+    Column("body", LongText, nullable=False),
+    Index("ix_memories_owner", "owner_key", "status"),
+    Index("ix_memories_expiry", "status", "expires_at"),
+)
+
+memory_versions = _table(
+    "memory_versions",
+    Column("memory_id", String(36), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    Column("change", String(16), nullable=False, quote=True),
+    Column("cause", String(128), nullable=False),
+    Column("body", LongText, nullable=False),
+    Column("recorded_at", Utc, nullable=False),
+    Index("ix_memory_versions_owner", "owner_key"),
+)
+
+decisions = _table(
+    "decisions",
+    Column("candidate_id", String(36), primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    Column("turn_key", Key, nullable=False),
+    Column("stage", String(16), nullable=False),
+    Column("channel", String(16), nullable=False),
+    Column("attribute", String(64), nullable=False),
+    Column("decision", String(16), nullable=False),
+    Column("reasons", String(512), nullable=False),
+    Column("policy_version", String(64), nullable=False),
+    Column("decided_at", Utc, nullable=False),
+    Index("ix_decisions_owner", "owner_key"),
+    Index("ix_decisions_turn", "turn_key"),
+)
+
+reviews = _table(
+    "reviews",
+    Column("review_id", String(36), primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    # conflict, quarantine, review, stale_write, potential
+    Column("kind", String(16), nullable=False),
+    Column("memory_id", String(36), nullable=True),
+    Column("other_memory_id", String(36), nullable=True),
+    Column("candidate_id", String(36), nullable=True),
+    Column("detail", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("opened_at", Utc, nullable=False),
+    Column("body", LongText, nullable=True),
+    Index("ix_reviews_owner", "owner_key", "status"),
+)
+
+inbox = _table(
+    "inbox",
+    Column("stage", String(16), primary_key=True),
+    Column("message_id", String(64), primary_key=True),
+    Column("processed_at", Utc, nullable=False),
+)
+
+outbox = _table(
+    "outbox",
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("stage", String(16), nullable=False),
+    Column("source_partition", Integer, nullable=False),
+    Column("topic", String(64), nullable=False),
+    Column("message_key", String(64), nullable=False),
+    # What the partition is chosen by, when it is not the key itself (memory_updated: key = memory, partition = owner).
+    Column("partition_key", String(64), nullable=False),
+    Column("payload", Blob, nullable=True),
+    Column("created_at", Utc, nullable=False),
+    Index("ix_outbox_drain", "stage", "source_partition", "id"),
+)
+
+dead_letters = _table(
+    "dead_letters",
+    Column("dead_letter_id", String(36), primary_key=True),
+    Column("stage", String(16), nullable=False),
+    Column("reason", String(64), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("place", String(512), nullable=False),
+    Column("topic", String(64), nullable=False),
+    Column("message_key", String(64), nullable=True),
+    Column("attempts", Integer, nullable=False),
+    Column("raw", Blob, nullable=False),
+    Column("failed_at", Utc, nullable=False),
+    # open, redriven, dropped
+    Column("status", String(16), nullable=False),
+    Index("ix_dead_letters_status", "status", "failed_at"),
+)

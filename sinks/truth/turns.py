@@ -1,0 +1,330 @@
+"""Truth, turns and conversations: what was said, what became of it, and which turns wait for a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, and_, case, func, or_, select, update
+
+from schemas import Outcome, Turn
+from sinks.truth.sql import chunks, insert_rows, replace_rows
+from sinks.truth.tables import conversations, turns
+
+RECENT = 8
+"""Texts a conversation remembers to see that one is repeated."""
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The row that closes batches: how many turns wait, since when, and how many tokens they hold."""
+
+    conversation_key: str
+    tenant: str
+    conversation_id: str
+    last_sent_at: datetime
+    turn_count: int = 0
+    pending_count: int = 0
+    pending_tokens: int = 0
+    first_pending_at: datetime | None = None
+    ended: bool = False
+    recent: tuple[str, ...] = ()
+
+    def row(self) -> dict[str, Any]:
+        """The whole database row."""
+        return {
+            "conversation_key": self.conversation_key,
+            "tenant": self.tenant,
+            "conversation_id": self.conversation_id,
+            "last_sent_at": self.last_sent_at,
+            "turn_count": self.turn_count,
+            "pending_count": self.pending_count,
+            "pending_tokens": self.pending_tokens,
+            "first_pending_at": self.first_pending_at,
+            "ended": self.ended,
+            "recent": " ".join(self.recent[-RECENT:]),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of a turn that is already in truth."""
+
+    turn_key: str
+    revision: int
+    content_hash: str
+    pending: bool
+    outcome: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A turn that waits for a batch."""
+
+    turn_key: str
+    conversation_key: str
+    revision: int
+    tokens: int
+    sent_at: datetime
+    arrived_at: datetime
+    turn: Turn
+
+
+def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]:
+    """The turns among `turn_keys` that truth has."""
+    found: dict[str, Stored] = {}
+    columns = (
+        turns.c.turn_key,
+        turns.c.revision,
+        turns.c.content_hash,
+        turns.c.pending,
+        turns.c.outcome,
+        turns.c.tokens,
+    )
+    for chunk in chunks(turn_keys):
+        for row in connection.execute(select(*columns).where(turns.c.turn_key.in_(chunk))):
+            found[row.turn_key] = Stored(*row)
+    return found
+
+
+def lock_conversations(connection: Connection, keys: Iterable[str]) -> dict[str, Conversation]:
+    """The conversations among `keys` that exist, locked in key order so that two writers cannot deadlock."""
+    found: dict[str, Conversation] = {}
+    for chunk in chunks(sorted(set(keys))):
+        query = select(conversations).where(conversations.c.conversation_key.in_(chunk))
+        for row in connection.execute(query.order_by(conversations.c.conversation_key).with_for_update()):
+            found[row.conversation_key] = _conversation(row)
+    return found
+
+
+def lock_due(connection: Connection, before: datetime, limit: int) -> dict[str, Conversation]:
+    """Conversations whose first waiting turn arrived by `before`; those that another worker holds are skipped."""
+    query = (
+        select(conversations)
+        .where(conversations.c.first_pending_at <= before)
+        .order_by(conversations.c.first_pending_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return {row.conversation_key: _conversation(row) for row in connection.execute(query)}
+
+
+def _conversation(row: Any) -> Conversation:
+    return Conversation(
+        row.conversation_key,
+        row.tenant,
+        row.conversation_id,
+        row.last_sent_at,
+        row.turn_count,
+        row.pending_count,
+        row.pending_tokens,
+        row.first_pending_at,
+        row.ended,
+        tuple(row.recent.split()),
+    )
+
+
+def save_conversations(connection: Connection, rows: Iterable[Conversation]) -> None:
+    """Write whole rows; the caller holds the locks."""
+    replace_rows(connection, conversations, [row.row() for row in rows])
+
+
+def turn_row(
+    turn: Turn,
+    *,
+    arrived_at: datetime,
+    content_hash: str,
+    tokens: int,
+    pending: bool,
+    retracts: bool,
+    outcome: Outcome,
+    reason: str | None,
+) -> dict[str, Any]:
+    """The database row of a judged turn."""
+    return {
+        "turn_key": turn.turn_key,
+        "conversation_key": turn.conversation_key,
+        "owner_key": turn.owner_key,
+        "tenant": turn.tenant,
+        "conversation_id": turn.conversation_id,
+        "turn_id": turn.turn_id,
+        "user_id": turn.user_id,
+        "role": turn.role.value,
+        "sent_at": turn.sent_at,
+        "arrived_at": arrived_at,
+        "revision": turn.revision,
+        "content_hash": content_hash,
+        "tokens": tokens,
+        "pending": pending,
+        "retracts": retracts,
+        "outcome": outcome.value,
+        "reason": reason,
+        "body": turn.to_bytes().decode(),
+    }
+
+
+def insert_turns(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """New turns; one that is already there raises, and the group is judged again."""
+    insert_rows(connection, turns, rows)
+
+
+def replace_turns(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """A newer revision in place of an older one."""
+    replace_rows(connection, turns, rows)
+
+
+def waiting(connection: Connection, conversation_keys: Iterable[str]) -> dict[str, list[Waiting]]:
+    """Turns that wait for a batch, by conversation, in the order in which they were said."""
+    found: dict[str, list[Waiting]] = {}
+    for chunk in chunks(sorted(set(conversation_keys))):
+        query = select(turns).where(turns.c.conversation_key.in_(chunk), turns.c.pending.is_(True))
+        for row in connection.execute(query):
+            item = Waiting(
+                row.turn_key,
+                row.conversation_key,
+                row.revision,
+                row.tokens,
+                row.sent_at,
+                row.arrived_at,
+                Turn.from_bytes(row.body.encode()),
+            )
+            found.setdefault(row.conversation_key, []).append(item)
+    for items in found.values():
+        items.sort(key=lambda item: (item.sent_at, item.turn_key))
+    return found
+
+
+def bodies(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Turn]:
+    """Whole turns by key."""
+    found: dict[str, Turn] = {}
+    for chunk in chunks(turn_keys):
+        for row in connection.execute(select(turns.c.turn_key, turns.c.body).where(turns.c.turn_key.in_(chunk))):
+            found[row.turn_key] = Turn.from_bytes(row.body.encode())
+    return found
+
+
+def mark_batched(connection: Connection, turn_keys: Iterable[str]) -> None:
+    """They wait no more; an outcome that is already further along stays."""
+    for chunk in chunks(sorted(turn_keys)):
+        outcome = case((turns.c.outcome == Outcome.STORED.value, Outcome.BATCHED.value), else_=turns.c.outcome)
+        connection.execute(update(turns).where(turns.c.turn_key.in_(chunk)).values(pending=False, outcome=outcome))
+
+
+def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, reason: str | None = None) -> None:
+    """Move turns on to `outcome`; remembered is the last word and is never replaced by extracted or batched."""
+    earlier = {
+        Outcome.EXTRACTED: [Outcome.STORED, Outcome.BATCHED],
+        Outcome.DEAD_LETTERED: [Outcome.STORED, Outcome.BATCHED],
+    }.get(outcome)
+    for chunk in chunks(sorted(set(turn_keys))):
+        statement = update(turns).where(turns.c.turn_key.in_(chunk))
+        if earlier is not None:
+            statement = statement.where(turns.c.outcome.in_([item.value for item in earlier]))
+        elif outcome is Outcome.REMEMBERED:
+            # What its speaker took back stays taken back.
+            statement = statement.where(or_(turns.c.reason.is_(None), turns.c.reason.not_in(["retracted", "deleted"])))
+        connection.execute(statement.values(outcome=outcome.value, reason=reason))
+
+
+def note(connection: Connection, turn_keys: Iterable[str], reason: str) -> None:
+    """Say why batched turns go no further for now."""
+    for chunk in chunks(sorted(set(turn_keys))):
+        statement = update(turns).where(turns.c.turn_key.in_(chunk), turns.c.outcome == Outcome.BATCHED.value)
+        connection.execute(statement.values(reason=reason))
+
+
+def take_back(connection: Connection, turn_key: str) -> int:
+    """Mark a turn retracted; returns the tokens it gave back if it was still waiting for a batch, else -1."""
+    row = connection.execute(select(turns.c.pending, turns.c.tokens).where(turns.c.turn_key == turn_key)).one_or_none()
+    values = {"pending": False, "outcome": Outcome.FILTERED.value, "reason": "retracted"}
+    connection.execute(update(turns).where(turns.c.turn_key == turn_key).values(**values))
+    return int(row.tokens) if row is not None and row.pending else -1
+
+
+def give_back(connection: Connection, turn_keys: Iterable[str]) -> None:
+    """A retraction turned out to mean another turn: these stand again."""
+    for chunk in chunks(sorted(set(turn_keys))):
+        statement = update(turns).where(turns.c.turn_key.in_(chunk), turns.c.reason == "retracted")
+        connection.execute(statement.values(outcome=Outcome.REMEMBERED.value, reason=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A user turn beside another one in its conversation."""
+
+    turn_key: str
+    turn_id: str
+    user_id: str
+    sent_at: datetime
+    retracts: bool
+
+
+def user_turns_around(
+    connection: Connection, turn: Turn, *, limit: int = 20
+) -> tuple[list[Neighbour], list[Neighbour]]:
+    """The same person's turns before (newest first) and after (oldest first) `turn` in its conversation."""
+    base = select(turns.c.turn_key, turns.c.turn_id, turns.c.user_id, turns.c.sent_at, turns.c.retracts).where(
+        turns.c.conversation_key == turn.conversation_key,
+        turns.c.user_id == turn.user_id,
+        turns.c.role == "user",
+        turns.c.turn_key != turn.turn_key,
+    )
+    earlier = base.where(turns.c.sent_at <= turn.sent_at).order_by(turns.c.sent_at.desc()).limit(limit)
+    later = base.where(turns.c.sent_at >= turn.sent_at).order_by(turns.c.sent_at).limit(limit)
+    return (
+        [Neighbour(*row) for row in connection.execute(earlier)],
+        [Neighbour(*row) for row in connection.execute(later)],
+    )
+
+
+def status(connection: Connection, turn_id: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
+    """What became of the turns with this id; ids are unique within a conversation only, so there may be several."""
+    where = [turns.c.turn_id == turn_id]
+    if tenant is not None:
+        where.append(turns.c.tenant == tenant)
+    return _outcomes(connection, and_(*where))
+
+
+def outcomes(connection: Connection) -> list[dict[str, Any]]:
+    """What became of every turn, as said in order; for one-shot runs and tests."""
+    return _outcomes(connection, None)
+
+
+def _outcomes(connection: Connection, where: Any) -> list[dict[str, Any]]:
+    columns = (
+        turns.c.tenant,
+        turns.c.conversation_id,
+        turns.c.turn_id,
+        turns.c.user_id,
+        turns.c.role,
+        turns.c.sent_at,
+        turns.c.revision,
+        turns.c.outcome,
+        turns.c.reason,
+        turns.c.body,
+    )
+    query = select(*columns).order_by(turns.c.sent_at, turns.c.conversation_id, turns.c.turn_id)
+    if where is not None:
+        query = query.where(where)
+    rows = []
+    for row in connection.execute(query):
+        item = dict(row._mapping)
+        item["text"] = orjson.loads(item.pop("body"))["text"]
+        rows.append(item)
+    return rows
+
+
+def recent(connection: Connection, conversation_key: str, *, limit: int = 20) -> list[Turn]:
+    """The last turns of a conversation, filtered ones included, oldest first (SPEC W4, R8)."""
+    query = select(turns.c.body).where(turns.c.conversation_key == conversation_key)
+    rows = connection.execute(query.order_by(turns.c.sent_at.desc()).limit(limit)).scalars().all()
+    return [Turn.from_bytes(body.encode()) for body in reversed(rows)]
+
+
+def oldest_unextracted(connection: Connection) -> datetime | None:
+    """When the turn that has waited longest for a batch arrived."""
+    return connection.execute(select(func.min(conversations.c.first_pending_at))).scalar()

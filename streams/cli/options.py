@@ -1,0 +1,56 @@
+"""Command line, the options that reading a log shares between commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from processors.exceptions import PoisonError
+from streams.importers import FORMATS, DateOrder, ImportOptions
+from streams.runtime import wall_clock
+
+Format = Annotated[
+    str | None, typer.Option("--format", help=f"one of {', '.join(FORMATS)}; recognised by itself if left out")
+]
+Tenant = Annotated[str, typer.Option(help="tenant of turns that name none")]
+Timezone = Annotated[str, typer.Option(help="IANA zone of times that name none, and of speakers that name none")]
+UserId = Annotated[str | None, typer.Option("--user-id", help="who is served, for formats that do not say")]
+Me = Annotated[str | None, typer.Option(help="name or id of the person whose export this is")]
+Mapping = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="turn field=column (several with commas or again), for other people's CSV and JSONL"),
+]
+Dates = Annotated[DateOrder, typer.Option("--date-order", help="how a text export writes days: auto, dmy, mdy or ymd")]
+Encoding = Annotated[str | None, typer.Option(help="encoding of text formats, if it is not UTF-8")]
+
+
+def import_options(
+    tenant: str,
+    timezone: str,
+    user_id: str | None,
+    me: str | None,
+    mapping: list[str] | None,
+    encoding: str | None,
+    date_order: DateOrder,
+) -> ImportOptions:
+    """Raises PoisonError for options that cannot be meant."""
+    pairs: dict[str, str] = {}
+    for item in (part for option in mapping or [] for part in option.split(",")):
+        field, separator, column = item.partition("=")
+        if not separator or not field or not column:
+            raise PoisonError("invalid_option", f"--map takes FIELD=COLUMN, not {item!r}")
+        pairs[field] = column
+    try:
+        return ImportOptions(
+            tenant=tenant,
+            timezone=timezone,
+            user_id=user_id,
+            me=me,
+            mapping=pairs or None,
+            encoding=encoding,
+            date_order=date_order,
+            now=wall_clock(),
+        )
+    except ValueError as error:
+        raise PoisonError("invalid_option", str(error)) from error

@@ -1,0 +1,113 @@
+"""Command line, the long-running commands: `up` (embedded), `worker`, `serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from processors.exceptions import FatalError, PoisonError
+from streams.cli.embedded import Embedded, quiet_logs
+from streams.cli.output import console
+from streams.health import Health, HealthServer
+from streams.runtime import Runtime, wall_clock
+from streams.settings import ALL_STAGES, Settings, StageName
+
+log = logging.getLogger("memriver.cli")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(up)
+    app.command()(worker)
+    app.command()(serve)
+
+
+def up(
+    data: Annotated[Path, typer.Option(help="directory of the database and the vectors")] = Path("memriver-data"),
+) -> None:
+    """Everything in one process, for trying: embedded broker, SQLite, Qdrant Edge. Nothing on the broker survives it."""
+    settings = Settings()
+    quiet_logs(settings.log_level)
+    asyncio.run(_up(settings, data))
+
+
+async def _up(settings: Settings, data: Path) -> None:
+    embedded = Embedded(settings, data)
+    try:
+        await embedded.start(lambda _event: None)
+        health = Health(embedded.runtime, now=wall_clock)
+        server = HealthServer(health, embedded.runtime)
+        address = await server.start()
+        console.print(
+            f"Kafka     {embedded.settings.kafka_bootstrap}  (embedded: for trying, nothing is on disk)", markup=False
+        )
+        console.print(f"Database  sqlite:///{data / 'memriver.db'}", markup=False)
+        console.print(f"Health    {address}/healthz  {address}/readyz  {address}/metrics", markup=False)
+        console.print(
+            f"Try       MEMRIVER_KAFKA_BOOTSTRAP={embedded.settings.kafka_bootstrap} memriver import FILE", markup=False
+        )
+        await _until_stopped(embedded.runtime, health)
+        await server.stop()
+    finally:
+        await embedded.stop()
+
+
+def worker(
+    stages: Annotated[str, typer.Option(help=f"comma-separated: {', '.join(ALL_STAGES)}")] = ",".join(ALL_STAGES),
+) -> None:
+    """Run stages against Kafka, the database and Qdrant. Run as many as the topics have partitions."""
+    settings = Settings()
+    quiet_logs(settings.log_level)
+    asyncio.run(_work(settings, _stages(stages)))
+
+
+def serve() -> None:
+    """Health and metrics of the stores, without taking part in any stage."""
+    settings = Settings()
+    quiet_logs(settings.log_level)
+    asyncio.run(_work(settings, ()))
+
+
+def _stages(text: str) -> tuple[StageName, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in get_args(StageName)]
+    if unknown or not names:
+        raise PoisonError(
+            "invalid_option", f"--stages takes {', '.join(ALL_STAGES)}, not {', '.join(unknown) or 'nothing'}"
+        )
+    return tuple(stage for stage in ALL_STAGES if stage in names)
+
+
+async def _work(settings: Settings, stages: tuple[StageName, ...]) -> None:
+    runtime = Runtime(settings, stages)
+    health = Health(runtime, now=wall_clock)
+    server = HealthServer(health, runtime)
+    try:
+        await runtime.start()
+        address = await server.start()
+        log.info("running %s; health at %s", ", ".join(stages) or "no stage", address)
+        await _until_stopped(runtime, health)
+        await server.stop()
+    finally:
+        await runtime.stop()
+
+
+async def _until_stopped(runtime: Runtime, health: Health) -> None:
+    """Until SIGINT or SIGTERM; a stage that ends on its own ends the process before that (`streams.delivery`)."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stop.set)
+    watch = asyncio.create_task(health.watch())
+    waiting = asyncio.create_task(stop.wait())
+    done, _pending = await asyncio.wait({watch, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    watch.cancel()
+    waiting.cancel()
+    if watch in done and watch.exception() is not None:
+        raise FatalError("the watchdog stopped") from watch.exception()
+    log.info("stopping: unfinished work goes back to the broker")

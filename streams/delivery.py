@@ -1,0 +1,371 @@
+"""Delivery: the one place that knows how Faust acknowledges, and the order of a commit.
+
+For each group of messages that have arrived:
+
+1. decode and judge each message; one that cannot be read becomes a dead letter;
+2. one database transaction: inbox, effects, dead letters, outbox;
+3. vectors, then publication of the group's outbox rows;
+4. delete the published rows;
+5. acknowledge, in offset order.
+
+A death before 2 leaves nothing; between 2 and 5 the messages come again, the inbox makes them a no-op, and the rows left
+in the outbox are sent when the partition is next assigned, before its first new message.
+
+Faust acknowledges when an agent raises, and commits past an unacknowledged message once a later one is acknowledged. So
+nothing is acknowledged but a finished prefix, and an exception that nobody foresaw ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from processors.exceptions import FatalError, PoisonError, TransientError
+from schemas import DeadLetter
+from sinks.truth import Truth, deadletters, outbox
+from sinks.truth.outbox import Outgoing
+from streams.deadletter import dead_letter
+from streams.metrics import Metrics
+
+log = logging.getLogger("memriver.delivery")
+T = TypeVar("T")
+R = TypeVar("R")
+
+_BACKOFF_SECONDS = (0.1, 0.3, 1.0, 3.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A raw message and where it stands in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: float
+
+    @property
+    def place(self) -> str:
+        """topic:partition:offset."""
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered(Generic[T]):
+    """A decoded message."""
+
+    message: Message
+    item: T
+
+
+class Stage(Protocol[T]):
+    """A stage's own part: what a message means, and what it changes."""
+
+    name: str
+    topic: str
+
+    def prepare(self, message: Message) -> T:
+        """Decode and judge one message; pure. Raises ValueError or PoisonError for a bad one."""
+
+    def commit(self, connection: Connection, group: Sequence[Delivered[T]], now: datetime) -> list[Outgoing]:
+        """The effects of a group inside the transaction; returns what is to be published."""
+
+
+class Publisher(Protocol):
+    """Vectors, then the broker."""
+
+    async def flush(self, messages: Sequence[Outgoing]) -> None:
+        """Raises TransientError while a server is away."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What health looks at: when the stage last finished something, and whether it has work."""
+
+    handled: int = 0
+    last_at: float = field(default_factory=time.monotonic)
+    busy_since: float | None = None
+
+
+class Delivery:
+    """Runs stages. `now` gives the wall clock; `on_fatal` ends the process (a test passes something gentler)."""
+
+    def __init__(
+        self,
+        truth: Truth,
+        publisher: Publisher,
+        executor: Executor,
+        metrics: Metrics,
+        *,
+        now: Callable[[], datetime],
+        group_size: int = 500,
+        linger_seconds: float = 0.005,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self._truth = truth
+        self._publisher = publisher
+        self._executor = executor
+        self._metrics = metrics
+        self._now = now
+        self._group_size = group_size
+        self._linger = linger_seconds
+        self._on_fatal = on_fatal or _end_process
+        self._draining: dict[str, set[int]] = {}
+        self._next_offset: dict[tuple[str, str, int], int] = {}
+        self.progress: dict[str, Progress] = {}
+
+    def assigned(self, stage: str, partitions: set[int]) -> None:
+        """These partitions are ours now: drain what an earlier owner left before touching a new message."""
+        self._draining.setdefault(stage, set()).update(partitions)
+        for key in [key for key in self._next_offset if key[0] == stage]:
+            del self._next_offset[key]
+
+    async def run(self, stream: Any, stage: Stage[T]) -> None:
+        """Group what has arrived, commit it, publish it, acknowledge it; for ever."""
+        progress = self.progress.setdefault(stage.name, Progress())
+        try:
+            async for events in _groups(stream.noack().events(), self._group_size, self._linger):
+                progress.busy_since = time.monotonic()
+                await self._drain(stage.name)
+                messages = [_message(event) for event in events]
+                for message in messages:
+                    self._check_position(stage.name, message)
+                await self.handle(messages, stage)
+                for event in events:
+                    event.ack()
+                progress.handled += len(events)
+                progress.last_at, progress.busy_since = time.monotonic(), None
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, going on would acknowledge past a hole
+            self.fatal(stage.name, error)
+
+    async def run_many(
+        self, stream: Any, name: str, handle: Callable[[Message], Awaitable[None]], concurrency: int
+    ) -> None:
+        """For slow work: many messages at once, acknowledged as a finished prefix per partition."""
+        progress = self.progress.setdefault(name, Progress())
+        window = _Window(concurrency)
+        try:
+            async for event in stream.noack().events():
+                await self._drain(name)
+                progress.busy_since = progress.busy_since or time.monotonic()
+                message = _message(event)
+                self._check_position(name, message)
+                await window.add(event, asyncio.ensure_future(self._patiently(name, handle, message)))
+                progress.handled += window.settle()
+                progress.last_at = time.monotonic()
+                if window.empty:
+                    progress.busy_since = None
+        except asyncio.CancelledError:
+            window.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            self.fatal(name, error)
+
+    async def handle(self, messages: Sequence[Message], stage: Stage[T]) -> None:
+        """Steps 1 to 4 for one group; retried in place while a server is away."""
+
+        async def once() -> None:
+            started = time.perf_counter()
+            rows = await self.in_thread(self._commit, messages, stage)
+            self._metrics.stage_seconds.labels(stage.name, "commit").observe(time.perf_counter() - started)
+            await self.flush(stage.name, rows)
+
+        await self._again(stage.name, once)
+
+    async def transact(
+        self, stage: str, work: Callable[[Connection, datetime], list[Outgoing]], *, source_partition: int = 0
+    ) -> None:
+        """Steps 2 to 4 for work that is not a message group: a timer, or one finished model call."""
+
+        def run() -> list[Outgoing]:
+            now = self._now()
+            return self._truth.run(lambda connection: outbox.put(connection, stage, work(connection, now), now))
+
+        async def once() -> None:
+            await self.flush(stage, await self.in_thread(run))
+
+        await self._again(stage, once)
+
+    async def flush(self, stage: str, rows: Sequence[Outgoing]) -> None:
+        """Steps 3 and 4, repeated until they succeed: what is committed must go out, in order."""
+        if not rows:
+            return
+        started = time.perf_counter()
+        await self._again(stage, lambda: self._publisher.flush(rows))
+        ids = [row.id for row in rows]
+        await self.in_thread(lambda: self._truth.run(lambda connection: outbox.done(connection, ids)))
+        self._metrics.stage_seconds.labels(stage, "publish").observe(time.perf_counter() - started)
+
+    async def drain(
+        self, stage: str, partitions: set[int] | None = None, *, older_than: timedelta | None = None
+    ) -> int:
+        """Publish what was committed and never sent; returns how many messages."""
+        sent = 0
+        while True:
+            rows = await self.in_thread(self._leftover, stage, partitions, older_than)
+            if not rows:
+                return sent
+            await self.flush(stage, rows)
+            sent += len(rows)
+
+    def _check_position(self, stage: str, message: Message) -> None:
+        """The stages' topics have no compaction and no transactions: a jump in offsets is a loss, and must be loud."""
+        key = (stage, message.topic, message.partition)
+        expected = self._next_offset.get(key)
+        self._next_offset[key] = message.offset + 1
+        if expected is not None and message.offset > expected:
+            missing = message.offset - expected
+            raise FatalError(
+                f"{message.topic}:{message.partition} lost {missing} messages before offset {message.offset}"
+            )
+
+    async def _drain(self, stage: str) -> None:
+        partitions = self._draining.get(stage)
+        if partitions:
+            taken = set(partitions)
+            sent = await self.drain(stage, taken)
+            partitions -= taken
+            if sent:
+                log.info("%s: sent %d messages that an earlier owner had committed", stage, sent)
+
+    def _leftover(self, stage: str, partitions: set[int] | None, older_than: timedelta | None) -> list[Outgoing]:
+        before = self._now() - older_than if older_than is not None else None
+        with self._truth.reading() as connection:
+            return outbox.leftover(connection, stage, self._group_size, partitions=partitions, before=before)
+
+    def _commit(self, messages: Sequence[Message], stage: Stage[T]) -> list[Outgoing]:
+        now = self._now()
+        good: list[Delivered[T]] = []
+        letters: list[DeadLetter] = []
+        for message in messages:
+            try:
+                good.append(Delivered(message, stage.prepare(message)))
+            except (PoisonError, ValueError) as error:
+                letters.append(dead_letter(stage.name, message, error, now))
+
+        def work(connection: Connection) -> list[Outgoing]:
+            out = stage.commit(connection, good, now) if good else []
+            deadletters.put(connection, letters)
+            out += [
+                Outgoing("deadletters", item.dead_letter_id, item.dead_letter_id, item.to_bytes()) for item in letters
+            ]
+            return outbox.put(connection, stage.name, out, now)
+
+        rows = self._truth.run(work)
+        for letter in letters:
+            self._metrics.dead_letters.labels(stage.name, letter.reason).inc()
+        return rows
+
+    async def _again(self, stage: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Until it succeeds; only a TransientError is worth another try."""
+        attempt = 0
+        while True:
+            try:
+                return await work()
+            except TransientError as error:
+                wait = error.retry_after or _BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)]
+                attempt += 1
+                self._metrics.retries.labels(stage).inc()
+                log.warning("%s: %s; again in %.1f s", stage, error, wait)
+                await asyncio.sleep(wait)
+
+    async def _patiently(self, name: str, handle: Callable[[Message], Awaitable[None]], message: Message) -> None:
+        await self._again(name, lambda: handle(message))
+
+    async def in_thread(self, work: Callable[..., R], *args: Any) -> R:
+        """Run blocking work without holding up the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+
+    def fatal(self, stage: str, error: Exception) -> NoReturn:
+        """End the process: what happened was not foreseen, and going on could acknowledge past a hole."""
+        log.critical("%s: %s; the process ends", stage, type(error).__name__, exc_info=error)
+        self._on_fatal(f"{stage}: {type(error).__name__}")
+        raise FatalError(f"{stage} stopped") from error
+
+
+class _Window:
+    """Messages in flight, in the order they came; at most `limit` unfinished or unacknowledged."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._flying: deque[tuple[Any, asyncio.Future[None]]] = deque()
+
+    @property
+    def empty(self) -> bool:
+        return not self._flying
+
+    async def add(self, event: Any, task: asyncio.Future[None]) -> None:
+        """Take one more, waiting for the oldest while the window is full."""
+        self._flying.append((event, task))
+        task.add_done_callback(lambda _done: self.settle(quietly=True))
+        while len(self._flying) >= self._limit:
+            await asyncio.wait({self._flying[0][1]})
+            self.settle()
+
+    def settle(self, *, quietly: bool = False) -> int:
+        """Acknowledge the finished prefix; an error in it is raised (or left for the next call, when `quietly`)."""
+        count = 0
+        while self._flying and self._flying[0][1].done():
+            event, task = self._flying[0]
+            if task.cancelled() or task.exception() is not None:
+                if quietly:
+                    return count
+                task.result()
+            self._flying.popleft()
+            event.ack()
+            count += 1
+        return count
+
+    def cancel(self) -> None:
+        """Give the unfinished work back: it was never acknowledged."""
+        for _event, task in self._flying:
+            task.cancel()
+
+
+async def _groups(events: AsyncIterator[Any], size: int, linger: float) -> AsyncIterator[list[Any]]:
+    """Lists of what has arrived: at most `size`, waiting at most `linger` seconds for one more."""
+    upcoming: asyncio.Future[Any] | None = None
+    try:
+        while True:
+            upcoming = upcoming or asyncio.ensure_future(anext(events))
+            group = [await upcoming]
+            upcoming = None
+            deadline = asyncio.get_running_loop().time() + linger
+            while len(group) < size:
+                upcoming = upcoming or asyncio.ensure_future(anext(events))
+                left = deadline - asyncio.get_running_loop().time()
+                if not upcoming.done():
+                    await asyncio.wait({upcoming}, timeout=max(0.0, left))
+                if not upcoming.done():
+                    break
+                group.append(upcoming.result())
+                upcoming = None
+            yield group
+    except StopAsyncIteration:
+        return
+    finally:
+        if upcoming is not None:
+            upcoming.cancel()
+
+
+def _message(event: Any) -> Message:
+    raw = event.message
+    return Message(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.timestamp)
+
+
+def _end_process(reason: str) -> None:
+    logging.shutdown()
+    os._exit(70)  # EX_SOFTWARE of sysexits.h; an exit that ran Faust's own clean-up would acknowledge

@@ -1,0 +1,57 @@
+"""Faust, tamed: the settings under which it neither creates topics, nor decodes, nor keeps state, nor serves a web page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import faust
+
+from streams.settings import Settings
+
+
+def make_app(settings: Settings, stage: str) -> Any:
+    """One app, and so one consumer group, per stage: a stage that waits for a model must not hold up the others."""
+    app = faust.App(
+        f"memriver-{settings.topic_prefix}{stage}",
+        broker=f"aiokafka://{settings.kafka_bootstrap}",
+        broker_credentials=_credentials(settings),
+        store="memory://",
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        table_standby_replicas=0,
+        web_enabled=False,
+        stream_wait_empty=True,
+        stream_buffer_maxsize=4096,
+        broker_session_timeout=settings.session_timeout_seconds,
+        broker_heartbeat_interval=max(0.5, settings.session_timeout_seconds / 5),
+        broker_commit_interval=0.5,
+        broker_max_poll_records=1000,
+        consumer_auto_offset_reset="earliest",
+        producer_acks=-1,
+    )
+    app.finalize()
+    return app
+
+
+def raw_topic(app: Any, name: str) -> Any:
+    """Bytes in: a decode error inside Faust would acknowledge the message and kill the agent."""
+    return app.topic(name, key_serializer="raw", value_serializer="raw", allow_empty=True)
+
+
+def _credentials(settings: Settings) -> Any:
+    if settings.kafka_security_protocol == "PLAINTEXT":
+        return None
+    from aiokafka.helpers import create_ssl_context
+
+    context = None
+    if settings.kafka_security_protocol.endswith("SSL"):
+        cafile = str(settings.kafka_ssl_cafile) if settings.kafka_ssl_cafile else None
+        context = create_ssl_context(cafile=cafile)
+    if settings.kafka_security_protocol == "SSL":
+        return faust.SSLCredentials(context)
+    return faust.SASLCredentials(
+        username=settings.kafka_sasl_username,
+        password=settings.kafka_sasl_password.get_secret_value(),
+        mechanism=settings.kafka_sasl_mechanism,
+        ssl_context=context,
+    )

@@ -1,0 +1,269 @@
+"""The composition root: from settings to running stages. Nothing else builds adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from processors.batching import BatchLimits
+from processors.exceptions import FatalError
+from processors.extraction.schema import answer_schema
+from processors.intake import Intake
+from processors.language import detect
+from processors.noise import NoiseFilter
+from processors.policy import PolicyGate, PolicySettings
+from processors.ports import Embedder
+from processors.resolution.similarity import Compare, Nearest
+from processors.rules import RuleBook
+from sinks.embedders import make_embedder
+from sinks.embedders.calibration import calibration_for
+from sinks.truth import Truth, make_engine
+from sinks.truth.migrate import check as check_schema
+from sinks.vectors import VectorStore, open_vectors
+from streams.agents import bury as bury_agent
+from streams.agents import extract as extract_agent
+from streams.agents import ingest as ingest_agent
+from streams.agents import resolve as resolve_agent
+from streams.breaker import Breaker
+from streams.clock import BatchClock
+from streams.delivery import Delivery
+from streams.extraction import RawReply
+from streams.faust_app import make_app
+from streams.metrics import Metrics
+from streams.model import ModelConfig, OpenAIChatModel, OutputMode
+from streams.outflow import Outflow
+from streams.pricing import Price, RollingBudget, price_of
+from streams.producer import EventProducer
+from streams.projection import VectorProjection
+from streams.settings import Settings, StageName
+from streams.stages.bury import BuryStage
+from streams.stages.extract import ExtractStage, ModelChannel
+from streams.stages.ingest import IngestStage
+from streams.stages.resolve import ResolveStage
+
+log = logging.getLogger("memriver.runtime")
+
+_DAY_SECONDS = 86_400.0
+
+
+def wall_clock() -> datetime:
+    """Now, in UTC; the only clock of the service."""
+    return datetime.now(UTC)
+
+
+def open_truth(settings: Settings) -> Truth:
+    """The relational store of these settings; the schema must be there already."""
+    return Truth(make_engine(settings_url(settings)))
+
+
+def settings_url(settings: Settings) -> str:
+    """The database address, password included; never to be logged."""
+    return settings.database_url.get_secret_value()
+
+
+def open_embedder(settings: Settings) -> Embedder:
+    """The embedder of these settings."""
+    return make_embedder(
+        settings.embedder,
+        base_url=settings.embedder_base_url or None,
+        api_key=settings.embedder_api_key.get_secret_value() or None,
+    )
+
+
+def open_vector_store(settings: Settings, embedder: Embedder) -> VectorStore:
+    """A Qdrant server if its address is set, Qdrant Edge in the data directory otherwise; opened and checked."""
+    store = open_vectors(
+        settings.qdrant_url or f"edge:{settings.data_dir / 'vectors'}",
+        prefix="memories",
+        model=embedder.model,
+        dimension=embedder.dimension,
+        api_key=settings.qdrant_api_key.get_secret_value() or None,
+    )
+    store.ensure()
+    return store
+
+
+def make_gate(settings: Settings) -> PolicyGate:
+    """The policy gate of these settings."""
+    policy = PolicySettings(confidence_floor=settings.confidence_floor)
+    return PolicyGate(policy, settings.hash_key.get_secret_value().encode())
+
+
+def batch_limits(settings: Settings) -> BatchLimits:
+    """When a batch closes."""
+    return BatchLimits(settings.batch_turns, settings.batch_tokens, timedelta(seconds=settings.batch_seconds))
+
+
+def comparison(embedder: Embedder) -> Compare:
+    """How alike sentences are, by this embedder's vectors and its calibration."""
+    calibration = calibration_for(embedder.model)
+
+    def compare(text: str, others: Sequence[str]) -> list[float]:
+        vectors = np.asarray(embedder.embed_documents([text, *others]), dtype=np.float32)
+        cosines = vectors[1:] @ vectors[0]
+        language = detect(text)
+        return [
+            calibration.sameness(float(cosine), language, detect(other))
+            for cosine, other in zip(cosines, others, strict=True)
+        ]
+
+    return compare
+
+
+class Runtime:
+    """Everything one process runs. `start`, then `stop`; `failed` is set when a stage ended on its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        stages: Sequence[StageName],
+        *,
+        now: Callable[[], datetime] = wall_clock,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.stages = tuple(stages)
+        self.metrics = Metrics()
+        self.truth = open_truth(settings)
+        self.embedder = open_embedder(settings)
+        self.vectors = open_vector_store(settings, self.embedder)
+        self.producer = EventProducer(settings)
+        self._executor = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="memriver")
+        projection = VectorProjection(self.vectors, self.embedder)
+        self.delivery = Delivery(
+            self.truth,
+            Outflow(self.producer, projection, self._executor),
+            self._executor,
+            self.metrics,
+            now=now,
+            group_size=settings.group_size,
+            linger_seconds=settings.group_linger_ms / 1000,
+            on_fatal=on_fatal,
+        )
+        self.gate = make_gate(settings)
+        self.model: OpenAIChatModel | None = self._make_model() if settings.model_enabled else None
+        self.clock = BatchClock(self.delivery, batch_limits(settings), self.metrics)
+        self._apps: list[Any] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_model(self) -> OpenAIChatModel:
+        settings = self.settings
+        config = ModelConfig(
+            base_url=settings.model_base_url,
+            model=settings.model_name,
+            api_key=settings.model_api_key.get_secret_value() or "none",
+            output=OutputMode(settings.model_structured),
+            timeout=settings.model_timeout_seconds,
+            prices=self._prices(),
+        )
+        budget = None
+        if settings.model_token_budget_per_day:
+            budget = RollingBudget(settings.model_token_budget_per_day, _DAY_SECONDS, time.monotonic)
+        return OpenAIChatModel(
+            config,
+            json_schema=answer_schema(),
+            breaker=Breaker(time.monotonic),
+            rng=random.Random(),
+            budget=budget,
+        )
+
+    def _prices(self) -> dict[str, Price]:
+        settings = self.settings
+        if not settings.model_price_prompt and not settings.model_price_completion:
+            return {}
+        return {settings.model_name: Price(settings.model_price_prompt, settings.model_price_completion)}
+
+    def _cost(self, reply: RawReply) -> float:
+        price = price_of(reply.model, self._prices())
+        if price is None:
+            return 0.0
+        return (reply.prompt_tokens * price.prompt + reply.completion_tokens * price.completion) / 1_000_000
+
+    async def start(self) -> None:
+        """Connect, drain what timers left behind, join the consumer groups.
+
+        Raises:
+            TransientError, FatalError: something that must be there is not.
+        """
+        await asyncio.to_thread(self.truth.ping)
+        await asyncio.to_thread(check_schema, settings_url(self.settings))
+        await self.producer.start()
+        for stage in self.stages:
+            if stage == "clock":
+                self._tasks.append(asyncio.create_task(self.clock.run(), name="clock"))
+            else:
+                self._apps.append(self._app(stage))
+        await asyncio.gather(*(app.start() for app in self._apps))
+        if not self.settings.model_enabled and "extract" in self.stages:
+            log.warning("the model channel is off (MEMRIVER_MODEL_BASE_URL is not set): batches wait in the database")
+
+    def _app(self, stage: StageName) -> Any:
+        settings, delivery = self.settings, self.delivery
+        app = make_app(settings, stage)
+        if stage == "ingest":
+            intake = Intake(RuleBook.load(), NoiseFilter.load(), self.gate)
+            ingest_agent.register(app, settings, delivery, IngestStage(intake, batch_limits(settings), self.metrics))
+        elif stage == "bury":
+            bury_agent.register(app, settings, delivery, BuryStage())
+        elif stage == "extract":
+            channel = ModelChannel(self.model, self._cost) if self.model is not None else None
+            work = ExtractStage(
+                self.truth, delivery, self.gate, self.metrics, channel, attempts=settings.model_attempts
+            )
+            extract_agent.register(app, settings, delivery, work)
+        elif stage == "resolve":
+            nearest = Nearest(
+                comparison(self.embedder),
+                dedupe=settings.dedupe_similarity,
+                conflict=settings.conflict_similarity,
+            )
+            resolve_agent.register(
+                app,
+                settings,
+                delivery,
+                ResolveStage("candidates", nearest, self.metrics),
+                ResolveStage("commands", nearest, self.metrics),
+            )
+        else:
+            raise FatalError(f"there is no stage {stage}")
+
+        async def assigned(_app: Any, partitions: set[Any], **_more: Any) -> None:
+            delivery.assigned(stage, {partition.partition for partition in partitions})
+
+        # Faust keeps a weak reference only; the app must hold the handler itself.
+        app.memriver_assigned, app.memriver_stage = assigned, stage
+        app.on_partitions_assigned.connect(assigned)
+        return app
+
+    def lags(self) -> list[tuple[str, str, int, int]]:
+        """(stage, topic, partition, messages behind) as far as the consumers know."""
+        found: list[tuple[str, str, int, int]] = []
+        for app in self._apps:
+            consumer = app.consumer
+            for partition in consumer.assignment():
+                end = consumer.highwater(partition)
+                done = consumer._committed_offset.get(partition)
+                if end is not None and done is not None:
+                    found.append((app.memriver_stage, partition.topic, partition.partition, max(0, end - done)))
+        return found
+
+    async def stop(self) -> None:
+        """Leave the groups, so that others take over at once; unfinished work was never acknowledged."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(app.stop() for app in self._apps))
+        await self.producer.stop()
+        if self.model is not None:
+            await self.model.aclose()
+        self._executor.shutdown(wait=True)
+        self.vectors.close()
+        self.truth.close()

@@ -1,0 +1,80 @@
+"""Configuration: one object, read from `MEMRIVER_*` variables and an optional `.env`; nothing else reads the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+StageName = Literal["ingest", "extract", "resolve", "clock", "bury"]
+ALL_STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "clock", "bury")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Seconds, bytes and counts as the names say."""
+
+    model_config = SettingsConfigDict(env_prefix="MEMRIVER_", env_file=".env", extra="ignore")
+
+    # where things are
+    kafka_bootstrap: str = "localhost:9092"
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    kafka_sasl_username: str = ""
+    kafka_sasl_password: SecretStr = SecretStr("")
+    kafka_ssl_cafile: Path | None = None
+    database_url: SecretStr = SecretStr("sqlite:///memriver.db")
+    qdrant_url: str = ""
+    qdrant_api_key: SecretStr = SecretStr("")
+    data_dir: Path = Path("memriver-data")
+    topic_prefix: str = ""
+
+    # the model channel; off while no base URL is set
+    model_base_url: str = ""
+    model_api_key: SecretStr = SecretStr("")
+    model_name: str = "gpt-4o-mini"
+    model_structured: Literal["json_schema", "json_object", "text"] = "json_schema"
+    model_timeout_seconds: float = 60.0
+    model_concurrency: int = Field(default=16, ge=1)
+    model_attempts: int = Field(default=5, ge=1, description="attempts at a batch before it is dead-lettered")
+    model_token_budget_per_day: int = Field(default=0, ge=0, description="0: no limit")
+    model_price_prompt: float = Field(default=0.0, ge=0, description="US dollars per million prompt tokens")
+    model_price_completion: float = Field(default=0.0, ge=0, description="US dollars per million completion tokens")
+
+    embedder: str = "hashing"
+    embedder_base_url: str = ""
+    embedder_api_key: SecretStr = SecretStr("")
+
+    # micro-batches (SPEC W5)
+    batch_turns: int = Field(default=5, ge=1)
+    batch_seconds: float = Field(default=30.0, gt=0)
+    batch_tokens: int = Field(default=4000, ge=1)
+
+    # policy (SPEC W7) and resolution (SPEC W9)
+    confidence_floor: float = Field(default=0.5, ge=0, le=1)
+    hash_key: SecretStr = SecretStr("memriver-development-hash-key")
+    dedupe_similarity: float = Field(default=0.92, ge=0, le=1)
+    conflict_similarity: float = Field(default=0.85, ge=0, le=1)
+
+    # delivery
+    group_size: int = Field(default=500, ge=1)
+    group_linger_ms: float = Field(default=5.0, ge=0)
+    session_timeout_seconds: float = Field(default=10.0, gt=0)
+    stall_seconds: float = Field(
+        default=120.0, gt=0, description="a stage with lag that stands still this long ends its process"
+    )
+    worker_threads: int = Field(default=4, ge=1)
+
+    http_host: str = "127.0.0.1"
+    http_port: int = Field(default=8087, ge=0, le=65535)
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def model_enabled(self) -> bool:
+        """Whether there is an endpoint to ask."""
+        return bool(self.model_base_url)
+
+    def topic(self, name: str) -> str:
+        """The real name of a topic."""
+        return f"{self.topic_prefix}{name}"

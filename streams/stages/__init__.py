@@ -1,0 +1,1 @@
+"""Stages: what each agent does inside its transaction."""

@@ -1,0 +1,125 @@
+"""Commands: orders of people, agents and the life cycle, turned into claims about the memory they name (SPEC A2, W10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from processors.exceptions import PoisonError
+from schemas import (
+    Candidate,
+    Cardinality,
+    Channel,
+    Command,
+    CommandKind,
+    Evidence,
+    Memory,
+    Operation,
+    SourceKind,
+    digest,
+    new_id,
+)
+from sinks.truth import memories
+
+_SIMPLE = {
+    CommandKind.CONFIRM: Operation.CONFIRM,
+    CommandKind.DELETE: Operation.DELETE,
+    CommandKind.FORGET: Operation.END,
+    CommandKind.EXPIRE: Operation.EXPIRE,
+    CommandKind.DEMOTE: Operation.DEMOTE,
+}
+
+
+@dataclass(slots=True)
+class Obeyed:
+    """What a command comes to: claims, or a question for a person."""
+
+    claims: list[Candidate] = field(default_factory=list)
+    reviews: list[dict[str, Any]] = field(default_factory=list)
+
+
+def claims_of(connection: Connection, command: Command) -> Obeyed:
+    """Raises PoisonError for a command that names nothing that exists; a stale one becomes a review."""
+    if command.kind is CommandKind.ASSERT:
+        return Obeyed([Candidate.from_dict(command.payload)])
+    if command.memory_id is None:
+        raise PoisonError("invalid_field", f"{command.kind} needs memory_id")
+    memory = memories.get(connection, command.memory_id)
+    if memory is None or memory.owner_key != command.owner_key:
+        raise PoisonError("unknown_memory", "the command names no memory of this owner")
+    if command.expected_version is not None and command.expected_version != memory.version:
+        return Obeyed(reviews=[_stale(command, memory)])
+    if command.kind in _SIMPLE:
+        return Obeyed([_claim(command, memory, _SIMPLE[command.kind])])
+    if command.kind is CommandKind.EDIT:
+        return Obeyed(_edit(command, memory))
+    if command.kind is CommandKind.RESTORE:
+        return Obeyed([_restore(connection, command, memory)])
+    raise PoisonError("invalid_field", f"{command.kind} is not understood here")
+
+
+def _edit(command: Command, memory: Memory) -> list[Candidate]:
+    text = str(command.payload.get("text", memory.text))
+    value = str(command.payload.get("value", memory.value))
+    new = _claim(command, memory, Operation.ASSERT).model_copy(update={"text": text, "value": value})
+    if value == memory.value or memory.cardinality is Cardinality.SINGLE:
+        return [new]
+    old = _claim(command, memory, Operation.END)
+    return [old, new.model_copy(update={"candidate_id": new_id(command.command_id, "new"), "position": 1})]
+
+
+def _restore(connection: Connection, command: Command, memory: Memory) -> Candidate:
+    version = command.payload.get("version")
+    for row in memories.history(connection, memory.id):
+        if row["version"] == version:
+            then: Memory = row["memory"]
+            return _claim(command, then, Operation.ASSERT)
+    raise PoisonError("unknown_version", "the memory never had this version")
+
+
+def _claim(command: Command, memory: Memory, operation: Operation) -> Candidate:
+    turn_key = digest("command", command.command_id)
+    return Candidate(
+        candidate_id=command.command_id,
+        tenant=memory.tenant,
+        owner_kind=memory.owner_kind,
+        owner=memory.owner,
+        namespace=memory.namespace,
+        conversation_id="",
+        source_turn_ids=(),
+        turn_key=turn_key,
+        channel=Channel.COMMAND,
+        writer=command.issued_by,
+        operation=operation,
+        type=memory.type,
+        category=memory.category,
+        subject=memory.subject,
+        attribute=memory.attribute,
+        value=memory.value,
+        cardinality=memory.cardinality,
+        text=memory.text,
+        language=memory.language,
+        evidence=(Evidence(turn_id=command.command_id, turn_key=turn_key, quote=command.reason),),
+        source_kind=SourceKind.USER_STATEMENT,
+        explicit=True,
+        event_time=command.issued_at,
+        stated_at=command.issued_at,
+        timezone=memory.timezone,
+        ttl_days=memory.ttl_days,
+        confidence=memory.confidence,
+        sensitivity=memory.sensitivity,
+        decision_reasons=(command.reason,) if command.reason else (),
+    )
+
+
+def _stale(command: Command, memory: Memory) -> dict[str, Any]:
+    return {
+        "kind": "stale_write",
+        "owner_key": command.owner_key,
+        "memory_id": memory.id,
+        "candidate_id": command.command_id[:36],
+        "detail": f"{command.kind} expected version {command.expected_version}, the memory is at {memory.version}",
+        "body": command.to_bytes().decode(),
+    }

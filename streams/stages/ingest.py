@@ -1,0 +1,191 @@
+"""The ingest stage: stores each turn once, sends its candidates on, closes batches; one transaction per group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from processors.batching import BatchLimits
+from processors.intake import Intake, Judged
+from processors.policy import Decision
+from processors.resolution import order_key
+from schemas import Command, CommandKind, Outcome, Role, Turn, digest, new_id
+from sinks.truth import deadletters, memories, turns
+from sinks.truth.outbox import Outgoing
+from sinks.truth.turns import Conversation, Stored
+from streams.deadletter import dead_letter
+from streams.delivery import Delivered, Message
+from streams.metrics import Metrics
+from streams.stages.closing import close_batches, outgoing
+from streams.stages.takeback import take_back_targets
+
+
+@dataclass(slots=True)
+class _Group:
+    """What one group changes, gathered before it is written."""
+
+    now: datetime
+    known: dict[str, Stored]
+    conversations: dict[str, Conversation]
+    inserts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    replaces: dict[str, dict[str, Any]] = field(default_factory=dict)
+    accepted: list[Delivered[Judged]] = field(default_factory=list)
+    late: list[Delivered[Judged]] = field(default_factory=list)
+    out: list[Outgoing] = field(default_factory=list)
+    letters: list[Delivered[Judged]] = field(default_factory=list)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def count(self, outcome: str, reason: str = "") -> None:
+        self.counts[outcome, reason] = self.counts.get((outcome, reason), 0) + 1
+
+
+class IngestStage:
+    """Turns in; candidates, commands and batches out."""
+
+    name = "ingest"
+    topic = "turns"
+
+    def __init__(self, intake: Intake, limits: BatchLimits, metrics: Metrics) -> None:
+        self._intake = intake
+        self._limits = limits
+        self._metrics = metrics
+
+    def prepare(self, message: Message) -> Judged:
+        """Raises ValueError for anything that is not a turn."""
+        return self._intake.judge(Turn.from_bytes(message.value or b""))
+
+    def commit(self, connection: Connection, group: Sequence[Delivered[Judged]], now: datetime) -> list[Outgoing]:
+        """Each turn once, whatever arrives twice; retractions; batches that are full or whose conversation ended."""
+        work = _Group(
+            now,
+            turns.known(connection, {item.item.turn.turn_key for item in group}),
+            turns.lock_conversations(connection, {item.item.turn.conversation_key for item in group}),
+        )
+        for delivered in group:
+            self._admit(work, delivered)
+        turns.insert_turns(connection, list(work.inserts.values()))
+        turns.replace_turns(connection, list(work.replaces.values()))
+        for delivered, command in take_back_targets(connection, work.accepted, work.late, work.conversations):
+            work.out.append(_outgoing(delivered, command))
+        ended = {item.item.turn.conversation_key for item in work.accepted if item.item.turn.conversation_end}
+        closed = close_batches(connection, work.conversations, self._limits, now, flush=ended)
+        partitions = {item.item.turn.conversation_key: item.message.partition for item in group}
+        work.out += [outgoing(batch, partitions[batch.conversation_key]) for batch in closed]
+        turns.save_conversations(connection, work.conversations.values())
+        verdicts = [verdict.candidate for item in work.accepted for verdict in item.item.verdicts]
+        memories.record_decisions(connection, self.name, verdicts, now)
+        self._bury(connection, work)
+        self._count(work, [batch.closed_by for batch in closed])
+        return work.out
+
+    def _admit(self, work: _Group, delivered: Delivered[Judged]) -> None:
+        judged = delivered.item
+        turn = judged.turn
+        stored = work.known.get(turn.turn_key)
+        if stored is not None:
+            differs = stored.content_hash != judged.content_hash
+            newer = turn.revision > stored.revision or (turn.revision == stored.revision and turn.deleted and differs)
+            if not newer:
+                if differs and turn.revision == stored.revision:
+                    work.letters.append(delivered)
+                work.count("duplicate")
+                return
+            work.out.append(_outgoing(delivered, _void(turn, turn.revision if not turn.deleted else None)))
+        elif turn.deleted:
+            work.out.append(_outgoing(delivered, _void(turn, None)))
+        conversation = work.conversations.get(turn.conversation_key)
+        if conversation is None:
+            conversation = Conversation(turn.conversation_key, turn.tenant, turn.conversation_id, turn.sent_at)
+            work.conversations[turn.conversation_key] = conversation
+        elif turn.sent_at <= conversation.last_sent_at and turn.role is Role.USER:
+            work.late.append(delivered)
+        noise = judged.noise
+        if noise is None and judged.text_hash in conversation.recent:
+            noise = "duplicate"
+        if stored is not None and stored.pending:
+            conversation.pending_count -= 1
+            conversation.pending_tokens -= stored.tokens
+        pending = noise is None
+        if pending:
+            conversation.pending_count += 1
+            conversation.pending_tokens += judged.tokens
+            conversation.first_pending_at = conversation.first_pending_at or work.now
+        conversation.turn_count += stored is None
+        conversation.last_sent_at = max(conversation.last_sent_at, turn.sent_at)
+        conversation.ended = conversation.ended or turn.conversation_end
+        conversation.recent = (*conversation.recent, judged.text_hash)[-turns.RECENT :]
+        outcome = Outcome.STORED if pending else Outcome.FILTERED
+        row = turns.turn_row(
+            turn,
+            arrived_at=work.now,
+            content_hash=judged.content_hash,
+            tokens=judged.tokens,
+            pending=pending,
+            retracts=judged.retracts,
+            outcome=outcome,
+            reason=noise,
+        )
+        fresh = stored is None or turn.turn_key in work.inserts
+        (work.inserts if fresh else work.replaces)[turn.turn_key] = row
+        work.known[turn.turn_key] = Stored(
+            turn.turn_key, turn.revision, judged.content_hash, pending, outcome.value, judged.tokens
+        )
+        work.accepted.append(delivered)
+        work.count(outcome.value, noise or "")
+        for verdict in judged.verdicts:
+            self._metrics.candidates.labels(verdict.candidate.channel.value, verdict.decision.value).inc()
+            if verdict.decision is not Decision.REFUSE:
+                candidate = verdict.candidate
+                work.out.append(
+                    Outgoing(
+                        "candidates",
+                        candidate.owner_key,
+                        candidate.owner_key,
+                        candidate.to_bytes(),
+                        delivered.message.partition,
+                    )
+                )
+
+    def _bury(self, connection: Connection, work: _Group) -> None:
+        """Two different texts under one turn id and revision: the first stays, the second is kept for a person."""
+        conflict = ValueError("turn_id must be unique in its conversation: another text has this id and revision")
+        letters = [dead_letter(self.name, item.message, conflict, work.now) for item in work.letters]
+        deadletters.put(connection, letters)
+        work.out += [
+            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
+            for letter in letters
+        ]
+
+    def _count(self, work: _Group, closed_by: list[str]) -> None:
+        for (outcome, reason), count in work.counts.items():
+            self._metrics.turns.labels(outcome).inc(count)
+            if outcome == Outcome.FILTERED.value:
+                self._metrics.filtered.labels(reason).inc(count)
+        for cause in closed_by:
+            self._metrics.batches.labels(cause).inc()
+
+
+def _void(turn: Turn, below_revision: int | None) -> Command:
+    """An edit voids what earlier revisions said; a deletion voids all of it."""
+    key = digest("void", turn.turn_key, str(below_revision))
+    return Command(
+        command_id=new_id("void", turn.turn_key, str(turn.revision), str(turn.deleted)),
+        kind=CommandKind.RETRACT_TURN,
+        tenant=turn.tenant,
+        owner=turn.user_id,
+        issued_by="ingest",
+        issued_at=turn.edited_at or turn.sent_at,
+        reason="deleted" if turn.deleted else "edited",
+        target_turn_key=turn.turn_key,
+        retraction_turn_key=key,
+        below_revision=below_revision,
+        payload={"order_key": order_key(turn.edited_at or turn.sent_at, turn.turn_id, 9999, "")},
+    )
+
+
+def _outgoing(delivered: Delivered[Judged], command: Command) -> Outgoing:
+    return Outgoing("commands", command.owner_key, command.owner_key, command.to_bytes(), delivered.message.partition)

@@ -1,0 +1,282 @@
+"""The resolve stage: the single writer of memories; folds claims into cells, writes versions, events and reviews."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection
+
+from processors.exceptions import PoisonError
+from processors.resolution import Cell, Change, Entry, Retraction, advance, cell_key_of, reconcile, slot_key_of
+from processors.resolution.similarity import Nearest, is_sentence, same_in_slot, same_value
+from schemas import (
+    Candidate,
+    Cardinality,
+    ChangeKind,
+    Command,
+    CommandKind,
+    Memory,
+    MemoryUpdated,
+    Operation,
+    Outcome,
+    Status,
+    digest,
+    new_id,
+)
+from sinks.truth import ledger, memories, outbox, turns
+from sinks.truth.outbox import Outgoing
+from streams.delivery import Delivered, Message
+from streams.metrics import Metrics
+from streams.stages.commands import claims_of
+
+SLOT_LIMIT = 200
+"""Values of one slot that a new sentence is compared with; more than a person's list has, and a bound on the work."""
+
+
+@dataclass(slots=True)
+class _Touched:
+    """A cell that this group changes."""
+
+    owner_key: str
+    slot_key: str
+    new: list[Entry] = field(default_factory=list)
+    simulate: bool = False
+
+
+@dataclass(slots=True)
+class _Group:
+    now: datetime
+    owners: dict[str, tuple[str, str, str]]
+    sequences: dict[str, int]
+    partitions: dict[str, int]
+    cells: dict[str, _Touched] = field(default_factory=dict)
+    claims: list[tuple[Entry, str, str]] = field(default_factory=list)
+    slots: dict[str, dict[str, Cell]] = field(default_factory=dict)
+    reviews: list[dict[str, Any]] = field(default_factory=list)
+    given_back: list[str] = field(default_factory=list)
+
+
+class ResolveStage:
+    """Candidates and commands in; memories, history, reviews and `memory_updated` out."""
+
+    name = "resolve"
+
+    def __init__(self, topic: Literal["candidates", "commands"], nearest: Nearest, metrics: Metrics) -> None:
+        self.topic: str = topic
+        self._contract: type[Candidate] | type[Command] = Candidate if topic == "candidates" else Command
+        self._nearest = nearest
+        self._metrics = metrics
+
+    def prepare(self, message: Message) -> Candidate | Command:
+        """Raises ValueError for anything that is not what the topic holds."""
+        return self._contract.from_bytes(message.value or b"")
+
+    def commit(
+        self, connection: Connection, group: Sequence[Delivered[Candidate | Command]], now: datetime
+    ) -> list[Outgoing]:
+        """One transaction: the owners' row locks first, so that a worker that was paused and came back cannot interfere."""
+        owners = {
+            item.item.owner_key: (item.item.tenant, item.item.owner_kind.value, item.item.owner) for item in group
+        }
+        work = _Group(
+            now,
+            owners,
+            ledger.lock_owners(connection, owners),
+            {item.item.owner_key: item.message.partition for item in group},
+        )
+        commands = [item.item for item in group if isinstance(item.item, Command)]
+        claims = [item.item for item in group if isinstance(item.item, Candidate)]
+        claims += self._obey(connection, work, commands)
+        known = ledger.known_claims(connection, [claim.candidate_id for claim in claims])
+        fresh = {claim.candidate_id: claim for claim in claims if claim.candidate_id not in known}
+        self._place(connection, work, list(fresh.values()))
+        changes = self._fold(connection, work)
+        self._mark_turns(connection, work, list(fresh.values()))
+        return self._publish(connection, work, changes)
+
+    def _obey(self, connection: Connection, work: _Group, commands: list[Command]) -> list[Candidate]:
+        """New commands: retractions change what is void, everything else becomes claims of its own."""
+        seen = outbox.seen(connection, self.name, [command.command_id for command in commands])
+        new = {command.command_id: command for command in commands if command.command_id not in seen}
+        outbox.receive(connection, self.name, new, work.now)
+        claims: list[Candidate] = []
+        for command in new.values():
+            if command.kind is CommandKind.RETRACT_TURN:
+                self._retract(connection, work, command)
+                continue
+            made = claims_of(connection, command)
+            claims += made.claims
+            work.reviews += made.reviews
+        return claims
+
+    def _retract(self, connection: Connection, work: _Group, command: Command) -> None:
+        if command.retraction_turn_key is None:
+            raise PoisonError("invalid_field", "retract_turn needs retraction_turn_key")
+        aim = None
+        if command.target_turn_key is not None:
+            key = str(command.payload.get("order_key", ""))
+            aim = Retraction(key, command.target_turn_key, command.below_revision)
+        before = ledger.save_retraction(connection, command.retraction_turn_key, command.owner_key, aim)
+        if before is not None and before != command.target_turn_key:
+            work.given_back.append(before)
+        targets = [key for key in (before, command.target_turn_key) if key is not None]
+        for cell_key, (owner_key, slot_key) in ledger.cells_of_turns(connection, targets).items():
+            # A turn holds its own speaker's claims only; a crafted command must not reach another owner's cells.
+            if owner_key == command.owner_key:
+                touched = work.cells.setdefault(cell_key, _Touched(owner_key, slot_key))
+                touched.simulate = True
+
+    def _place(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
+        """Find each claim's cell: its own, or the one of a value it repeats in other words."""
+        multi = [claim for claim in claims if claim.cardinality is Cardinality.MULTI]
+        wanted = {slot_key_of(claim) for claim in multi if _needs_neighbours(claim)}
+        work.slots = ledger.cells_of_slots(connection, wanted, limit=SLOT_LIMIT)
+        for claim in sorted(claims, key=lambda item: Entry.of(item).key):
+            slot = slot_key_of(claim)
+            for position, cell_key in enumerate(self._cells_for(work, claim, slot)):
+                copy = claim
+                if position:
+                    copy = claim.model_copy(update={"candidate_id": new_id(claim.candidate_id, cell_key)})
+                entry = Entry.of(copy)
+                work.claims.append((entry, slot, cell_key))
+                work.cells.setdefault(cell_key, _Touched(claim.owner_key, slot)).new.append(entry)
+
+    def _cells_for(self, work: _Group, claim: Candidate, slot: str) -> list[str]:
+        own = cell_key_of(claim)
+        if claim.cardinality is Cardinality.SINGLE:
+            return [own]
+        cells = work.slots.setdefault(slot, {})
+        if claim.operation is Operation.CLEAR:
+            return list(cells) or [own]
+        if own in cells:
+            return [own]
+        if claim.operation is not Operation.ASSERT:
+            active = [
+                key
+                for key, cell in cells.items()
+                for memory in cell.memories.values()
+                if memory.status is Status.ACTIVE and _names(claim.value, memory.value)
+            ]
+            return [active[0]] if len(active) == 1 else [own]
+        if is_sentence(claim.category) and claim.decision in ("accept", "mask"):
+            stored = [
+                (key, memory)
+                for key, cell in cells.items()
+                for memory in cell.memories.values()
+                if memory.status is Status.ACTIVE
+            ]
+            found = self._nearest.find(claim, stored)
+            if found is not None and found.same:
+                return [found.cell_key]
+            if found is not None:
+                work.reviews.append(_potential(claim, found.memory, found.similarity))
+        preview = Cell()
+        advanced = advance(preview, [Entry.of(claim)], same_in_slot)
+        cells[own] = advanced[0] if advanced else preview
+        return [own]
+
+    def _fold(self, connection: Connection, work: _Group) -> list[tuple[Change, str, str]]:
+        stored = ledger.load_cells(connection, work.cells)
+        voided = ledger.retractions_of(connection, [entry.claim.turn_key for entry, _slot, _cell in work.claims])
+        folded: dict[str, Cell] = {}
+        changes: list[tuple[Change, str, str]] = []
+        again: dict[str, _Touched] = {}
+        for cell_key, touched in work.cells.items():
+            voids = any(entry.claim.turn_key in voided for entry in touched.new)
+            short = (
+                None if touched.simulate or voids else advance(stored.get(cell_key, Cell()), touched.new, same_in_slot)
+            )
+            if short is None:
+                again[cell_key] = touched
+                continue
+            folded[cell_key] = short[0]
+            changes += [(change, touched.slot_key, cell_key) for change in short[1]]
+        history = ledger.entries(connection, again)
+        ledger.insert_claims(connection, work.claims)
+        turn_keys = [entry.claim.turn_key for entries in history.values() for entry in entries]
+        turn_keys += [entry.claim.turn_key for touched in again.values() for entry in touched.new]
+        retractions = ledger.retractions_of(connection, turn_keys)
+        for cell_key, touched in again.items():
+            entries = [*history.get(cell_key, []), *touched.new]
+            relevant = {retraction for entry in entries for retraction in retractions.get(entry.claim.turn_key, [])}
+            before = stored.get(cell_key, Cell())
+            folded[cell_key], made = reconcile(before, entries, sorted(relevant, key=lambda r: r.key), same_in_slot)
+            changes += [(change, touched.slot_key, cell_key) for change in made]
+        ledger.save_cells(
+            connection,
+            [(key, work.cells[key].owner_key, work.cells[key].slot_key, cell) for key, cell in folded.items()],
+        )
+        return changes
+
+    def _mark_turns(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
+        if work.given_back:
+            turns.give_back(connection, work.given_back)
+        held = [claim.turn_key for claim in claims if claim.decision in ("accept", "mask")]
+        turns.mark(connection, held, Outcome.REMEMBERED)
+
+    def _publish(self, connection: Connection, work: _Group, changes: list[tuple[Change, str, str]]) -> list[Outgoing]:
+        latest: dict[str, tuple[Memory, str, str]] = {}
+        out: list[Outgoing] = []
+        for change, slot_key, cell_key in changes:
+            memory = change.memory
+            latest[memory.id] = (memory, slot_key, cell_key)
+            owner_key = memory.owner_key
+            work.sequences[owner_key] += 1
+            event = MemoryUpdated(
+                event_id=f"{memory.id}:{memory.version}",
+                change=change.change,
+                memory=memory,
+                owner_seq=work.sequences[owner_key],
+                cause=change.cause,
+                cause_turn_ids=change.turn_ids,
+                replaces=change.replaces,
+                occurred_at=work.now,
+            )
+            partition = work.partitions[owner_key]
+            out.append(Outgoing("memory_updated", memory.id, owner_key, event.to_bytes(), partition))
+            if memory.status is Status.DELETED:
+                out.append(Outgoing("memory_updated", memory.id, owner_key, None, partition))
+            if change.change is ChangeKind.QUARANTINED:
+                work.reviews.append(_question(change))
+            self._metrics.changes.labels(change.change.value).inc()
+        memories.save(connection, latest.values())
+        memories.append_versions(connection, [change for change, _slot, _cell in changes], work.now)
+        memories.open_reviews(connection, work.reviews, work.now)
+        ledger.save_sequences(connection, work.owners, work.sequences)
+        return out
+
+
+def _needs_neighbours(claim: Candidate) -> bool:
+    return claim.operation is not Operation.ASSERT or is_sentence(claim.category)
+
+
+def _names(said: str, stored: str) -> bool:
+    """Whether the words of an ending ("I don't drink coffee any more") mean a stored value ("coffee in the morning")."""
+    return same_value(said, stored) or (len(said) >= 2 and (said in stored or stored in said))
+
+
+def _potential(claim: Candidate, memory: Memory, similarity: float) -> dict[str, Any]:
+    return {
+        "kind": "potential",
+        "owner_key": claim.owner_key,
+        "memory_id": memory.id,
+        "candidate_id": claim.candidate_id,
+        "detail": f"similar ({similarity:.2f}) to a stored memory; both are kept",
+    }
+
+
+def _question(change: Change) -> dict[str, Any]:
+    memory = change.memory
+    kind = "quarantine" if memory.status is Status.QUARANTINED else "conflict"
+    if memory.audit.decision == "review":
+        kind = "review"
+    return {
+        "kind": kind,
+        "owner_key": memory.owner_key,
+        "memory_id": memory.id,
+        "candidate_id": change.cause if len(change.cause) <= 36 else digest(change.cause),
+        "detail": " ".join(memory.audit.reasons) or "a weaker claim contradicts what is known",
+    }

@@ -1,0 +1,102 @@
+"""Topics: made and kept by `memriver topics apply` from one declarative file; never by Faust, never by the broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from processors.exceptions import FatalError, TransientError
+from streams.connection import client_options
+from streams.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """One topic as the file declares it."""
+
+    name: str
+    partitions: int
+    config: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What `apply` did to one topic: created, configured or unchanged."""
+
+    name: str
+    action: str
+    detail: str = ""
+
+
+def declared() -> tuple[TopicSpec, ...]:
+    """The topics of `topics.yaml`."""
+    data: dict[str, Any] = yaml.safe_load(files("streams").joinpath("topics.yaml").read_text(encoding="utf-8"))
+    return tuple(
+        TopicSpec(row["name"], int(row["partitions"]), {key: str(value) for key, value in row["config"].items()})
+        for row in data["topics"]
+    )
+
+
+async def apply(settings: Settings, *, replication_factor: int = 1) -> list[Applied]:
+    """Create what is missing and correct what differs; never deletes, never shrinks.
+
+    Raises:
+        TransientError: the broker is away.
+        FatalError: a keyed topic has another number of partitions; changing it would tear keys from their order.
+    """
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    try:
+        await admin.start()
+        try:
+            return await _apply(admin, settings, replication_factor)
+        finally:
+            await admin.close()
+    except KafkaError as error:
+        raise TransientError(f"the broker does not answer ({type(error).__name__})") from error
+
+
+async def _apply(admin: AIOKafkaAdminClient, settings: Settings, replication_factor: int) -> list[Applied]:
+    existing = {row["topic"]: row for row in await admin.describe_topics()}
+    done: list[Applied] = []
+    for spec in declared():
+        name = settings.topic(spec.name)
+        row = existing.get(name)
+        if row is None:
+            await _create(admin, name, spec, replication_factor)
+            done.append(Applied(name, "created", f"{spec.partitions} partitions"))
+            continue
+        partitions = len(row["partitions"])
+        if partitions != spec.partitions:
+            raise FatalError(
+                f"{name} has {partitions} partitions, declared are {spec.partitions}: keys would move between partitions "
+                "and lose their order; drain the topic and recreate it, or change streams/topics.yaml"
+            )
+        changed = await _differences(admin, name, spec)
+        if changed:
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=dict(spec.config))])
+        done.append(Applied(name, "configured" if changed else "unchanged", ", ".join(sorted(changed))))
+    return done
+
+
+async def _create(admin: AIOKafkaAdminClient, name: str, spec: TopicSpec, replication_factor: int) -> None:
+    topic = NewTopic(name, spec.partitions, replication_factor, topic_configs=dict(spec.config))
+    response = await admin.create_topics([topic])
+    for row in response.topic_errors:
+        code = row[1]
+        if code and for_code(code) is not TopicAlreadyExistsError:
+            raise FatalError(f"{name} could not be created ({for_code(code).__name__})")
+
+
+async def _differences(admin: AIOKafkaAdminClient, name: str, spec: TopicSpec) -> set[str]:
+    found: dict[str, str] = {}
+    for response in await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)]):
+        for resource in response.resources:
+            for entry in resource[4]:
+                found[entry[0]] = str(entry[1])
+    return {key for key, value in spec.config.items() if found.get(key) != value}
