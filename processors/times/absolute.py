@@ -37,6 +37,7 @@ def _after(*words: str) -> str:
 
 
 _FIGURES_AFTER = _after("on", "by", "until", "till", "since", "before", "after", "from", "due")
+_ENDS_IN_PREPOSITION = re.compile(rf"{_FIGURES_AFTER}$")
 _PREPOSITION = _after("in", "since", "until", "till", "by", "before", "after", "from", "during", "through", "of", "for")
 
 
@@ -73,7 +74,7 @@ def _figures(match: re.Match[str], scene: Scene) -> Reading:
 
 def _figures_alone(match: re.Match[str], scene: Scene) -> Reading:
     """3/5 without a year may be a fraction: outside Chinese text it needs "on", "by" or the like before it."""
-    preposition = re.search(rf"{_FIGURES_AFTER}$", scene.text[: match.start()])
+    preposition = _ENDS_IN_PREPOSITION.search(scene.text[max(0, match.start() - 8) : match.start()])
     return _figures(match, scene) if scene.han or preposition else None
 
 
@@ -115,9 +116,10 @@ def _zh_day(match: re.Match[str], scene: Scene) -> Reading:
 
 def _to_last(first: Period | None, match: re.Match[str], scene: Scene) -> Reading:
     """The days in 3月5日到8日: from the first to the last, both included."""
-    if first is None or first.day is None or not match["last"]:
+    number = match.groupdict().get("last")
+    if first is None or first.day is None or not number:
         return first
-    last = scene.anchor.month_day(first.day.year, first.day.month, chinese(match["last"]))
+    last = scene.anchor.month_day(first.day.year, first.day.month, chinese(number))
     if last is None or last.end is None or last.end <= first.start:
         return None
     return Period(first.start, last.end, Grain.DAY, kind="duration")
@@ -135,8 +137,10 @@ def _recurs(match: re.Match[str], scene: Scene) -> bool:
 def _en_day(match: re.Match[str], scene: Scene) -> Reading:
     month, day = _month_number(match["month"]), int(match["day"])
     if match["year"]:
-        return scene.anchor.day(date(int(match["year"]), month, day))
-    return None if _recurs(match, scene) else scene.anchor.yearless(month, day, scene.tense(match))
+        return _to_last(scene.anchor.month_day(int(match["year"]), month, day), match, scene)
+    if _recurs(match, scene):
+        return None
+    return _to_last(scene.anchor.yearless(month, day, scene.tense(match)), match, scene)
 
 
 def _en_month(match: re.Match[str], scene: Scene) -> Reading:
@@ -201,7 +205,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "年",
-        rf"(?<![\d.])(?P<year>\d{{4}}|[一二三四五六七八九零〇]{{4}})年(?![度级款代])(?:(?P<edge>[初中底末])"
+        rf"(?<![\d.])(?P<year>\d{{4}}|[一二三四五六七八九零〇]{{4}})年(?![度级款代])(?:年?(?P<edge>[初中底末])"
         rf"|(?P<month>{ZH})月份?(?:(?P<day>{ZH})[日号]?(?![\d个]){_RANGE_END}|(?P<month_edge>[初中底末]))?)?",
         _zh_year,
     ),
@@ -219,7 +223,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         _MONTH_WORDS,
-        rf"\b{_MONTH}\s+(?:the\s+)?(?P<day>\d{{1,2}}){_ORDINAL}?(?:,?\s+{_YEAR})?\b(?![:%]\d|\.\d)",
+        rf"\b{_MONTH}\s+(?:the\s+)?(?P<day>\d{{1,2}}){_ORDINAL}?(?:\s?[-–]\s?(?P<last>\d{{1,2}}){_ORDINAL}?)?(?:,?\s+{_YEAR})?\b(?![:%]\d|\.\d)",
         _en_day,
         flags=0,
     ),

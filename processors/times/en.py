@@ -79,6 +79,17 @@ def _edge(match: re.Match[str], scene: Scene) -> Reading:
     return anchor.day(monday + timedelta(days=4 if edge == "end" else 0))
 
 
+def _rest(match: re.Match[str], scene: Scene) -> Reading:
+    anchor, unit = scene.anchor, match["unit"].lower()
+    whole = {
+        "day": anchor.today_plus(0),
+        "week": anchor.week(0),
+        "month": anchor.months_away(0),
+        "year": anchor.year(anchor.today.year),
+    }[unit]
+    return Period(anchor.sent_at, whole.end, whole.grain, kind="until")
+
+
 def _weekend(match: re.Match[str], scene: Scene) -> Reading:
     early = scene.anchor.today.weekday() < 5
     return scene.anchor.weekend(-1 if early and scene.tense(match) is Tense.PAST else 0)
@@ -209,6 +220,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"\b(?:the\s+)?(?P<edge>end|beginning|start)\s+of\s+(?:the\s+|(?P<shift>this|next|last)\s+)(?P<unit>week|month|year)\b",
         _edge,
     ),
+    rule("rest", r"\b(?:for\s+)?the\s+rest\s+of\s+(?:the|this)\s+(?P<unit>day|week|month|year)\b", _rest),
     rule("weekend", r"\b(?:over\s+|at\s+|on\s+)?the\s+weekend\b(?!\s+(?:after|before|of))", _weekend),
     rule(
         _DAY_WORDS,
@@ -246,13 +258,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         f"for & {_UNIT_WORDS}",
-        rf"\bfor\s+(?P<count>{EN})\s+{_UNIT}\b(?!['’\s]*(?:old|of\s+experience|ago|from|after|before))",
+        rf"\bfor\s+(?P<count>{EN})\s+(?:more\s+)?{_UNIT}\b(?!['’\s]*(?:old|of\s+experience|ago|from|after|before))",
         _for,
     ),
     rule("now", r"\bfrom\s+now\s+on(?:wards?)?\b|\bstarting\s+now\b", _now),
     rule(
         "0 1 2 3 4 5 6 7 8 9",
-        r"\b(?:at\s+|by\s+)?(?<![\d:.$])(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s?(?P<half>[ap])\.?m\b\.?",
+        r"\b(?:at\s+)?(?<![\d:.$])(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s?(?P<half>[ap])\.?m\b\.?",
         _clock,
     ),
     rule(
@@ -260,7 +272,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"\b(?:at\s+(?P<hour>\d{1,2})(?:\s+o['’]clock)?|(?P<oclock>\d{1,2})\s+o['’]clock)\b(?![:%.,]?\d|\s*[%$€°])",
         _at,
     ),
-    rule("noon midnight", r"\b(?:at\s+|by\s+)?(?P<word>noon|midnight)\b", _noon),
+    rule("noon midnight", r"\b(?:at\s+)?(?P<word>noon|midnight)\b", _noon),
     rule("morning afternoon evening night", rf"\b(?:in\s+the\s+|at\s+)?{_PART}\b", _part),
 )
 """In order of preference where two rules read the same characters."""

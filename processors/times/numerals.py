@@ -13,7 +13,7 @@ _WORDS = (
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
 _ENGLISH = {word: value for value, word in enumerate(_WORDS)} | {
-    "a": 1, "an": 1, "thirty": 30, "forty": 40, "forty-five": 45, "fifty": 50, "sixty": 60, "ninety": 90,
+    "a": 1, "an": 1, "another": 1, "thirty": 30, "forty": 40, "forty-five": 45, "fifty": 50, "sixty": 60, "ninety": 90,
 }  # fmt: skip
 
 EN = rf"(?:\d{{1,4}}|{'|'.join(sorted(_ENGLISH, key=len, reverse=True))})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
+from itertools import islice
 from typing import Final
 
 from processors.times import absolute, en, zh
@@ -40,13 +41,16 @@ class _Found:
 
 _WORD = re.compile(r"[a-z]+")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
+# A text with more dates than this is a table, not speech.
+_MOST: Final = 100
 _FOLDED = frozenset(map(chr, zh.FOLD))
 _GAP = re.compile(r"[\s,，的]{0,2}(?:(?:at|on|in the|around|by)\s+)?", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(?:到|至|~|-|–|—|\b(?:to|until|till|through|and)\b)\s*", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s+$", re.IGNORECASE)
 
 _SINCE_BEFORE = re.compile(
-    r"(?:自从|自打|从|自)\s*$|\b(?:ever\s+since|since|starting(?:\s+from|\s+on)?|as\s+of)\s+(?:the\s+)?$", re.IGNORECASE
+    r"(?:自从|自打|从|自)\s*$|\b(?:ever\s+since|since|starting(?:\s+from|\s+on)?|as\s+of|not\s+before)\s+(?:the\s+)?$",
+    re.IGNORECASE,
 )
 _SINCE_AFTER = re.compile(r"\s*(?:(?:就)?开始|起(?![床来飞身码初])|以来|\bonwards?\b)", re.IGNORECASE)
 _FROM_BEFORE = re.compile(r"\bfrom\s+(?:the\s+)?$", re.IGNORECASE)
@@ -58,7 +62,7 @@ _UNTIL_BEFORE = re.compile(
 )
 _TO_BEFORE = re.compile(r"[到至]\s*$")
 _UNTIL_AFTER = re.compile(r"为?止")
-_BEFORE_BEFORE = re.compile(r"\bbefore\s+(?:the\s+)?$", re.IGNORECASE)
+_BEFORE_BEFORE = re.compile(r"(?<!\bnot\s)\bbefore\s+(?:the\s+)?$", re.IGNORECASE)
 _BEFORE_AFTER = re.compile(r"(?:之前|以前|前)(?![往面端台任途景提锋])")
 _AFTER_BEFORE = re.compile(r"\bafter\s+(?:the\s+)?$", re.IGNORECASE)
 _AFTER_AFTER = re.compile(r"(?:之后|以后|过后|后(?![来面悔续勤台端天年]))")
@@ -74,7 +78,8 @@ def resolve(text: str, sent_at: datetime, timezone: str, language: str) -> list[
     """Every time expression of a turn, in text order, resolved from the turn's own time and its speaker's zone.
 
     Both languages are always tried; `language` "zh" only lets figures such as 3/5 be read month first when no Chinese
-    character is there to show it. What is recurring, vague or has two readings gives nothing.
+    character is there to show it. What is recurring, vague or has two readings gives nothing, and of one kind of
+    expression the first hundred are read.
 
     Raises:
         ValueError: `sent_at` has no offset.
@@ -99,7 +104,7 @@ def _found(rules: list[Rule], scene: Scene) -> list[_Found]:
     """What the rules read, leftmost and longest first, without overlaps."""
     hits: list[_Found] = []
     for rule in rules:
-        for match in rule.pattern.finditer(scene.text):
+        for match in islice(rule.pattern.finditer(scene.text), _MOST):
             try:
                 reading = rule.read(match, scene)
             except (ValueError, OverflowError):
@@ -118,12 +123,10 @@ def _dated(found: list[_Found], scene: Scene) -> list[_Found]:
     """Clock times joined to the day beside them; one that stands alone is on the day of the turn."""
     joined: list[_Found] = []
     for item in found:
-        last = joined[-1] if joined else None
-        if last is not None:
-            merged = _merge(last, item, scene)
-            if merged is not None:
-                joined[-1] = merged
-                continue
+        # Again after each success: in "9am to 5pm tomorrow" the day reaches the second clock first, then the first.
+        while joined and (merged := _merge(joined[-1], item, scene)) is not None:
+            joined.pop()
+            item = merged
         joined.append(item)
     dated = []
     for item in joined:
@@ -149,6 +152,17 @@ def _merge(left: _Found, right: _Found, scene: Scene) -> _Found | None:
         if until is None or until.start <= a.start:
             return None
         return _Found(left.begin, right.stop, replace(a, end=until.start, kind="duration"))
+    if (
+        isinstance(a, Clock)
+        and isinstance(b, Period)
+        and b.grain is Grain.INSTANT
+        and b.day
+        and _RANGE.fullmatch(between)
+    ):
+        since = _on(a, b.day, b.part, scene.anchor)
+        if since is None or since.start >= b.start:
+            return None
+        return _Found(left.begin, right.stop, replace(b, start=since.start, end=b.start, kind="duration"))
     if not _GAP.fullmatch(between):
         return None
     if (a is None and isinstance(b, Clock)) or (isinstance(a, Clock) and b is None):
