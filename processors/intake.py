@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from processors.noise import NoiseFilter, normal_text
+from processors.noise import NoiseFilter
+from processors.noise.normal import normal_text
 from processors.policy import Decision, PolicyGate, Verdict
 from processors.rules import HitKind, RuleBook
 from processors.rules.channel import candidates_from

@@ -39,7 +39,8 @@ def documents() -> dict[str, bytes]:
     """File name to content; equal contracts give equal bytes."""
     files: dict[str, bytes] = {}
     contracts: list[type[Contract]] = [row[0] for row in _MESSAGES.values()]
-    for contract in [*contracts, Memory]:
+    contracts.append(Memory)
+    for contract in contracts:
         schema = contract.model_json_schema()
         schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
         raw = orjson.dumps(schema, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)

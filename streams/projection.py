@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from processors.keywords import sparse
 from processors.ports import Embedder
 from schemas import Memory, Status
+from sinks.embedders.exceptions import RefusedTexts
 from sinks.vectors import Point, Tombstone, VectorStore
+
+log = logging.getLogger("memriver.projection")
 
 
 class VectorProjection:
@@ -31,11 +35,22 @@ class VectorProjection:
         gone = [memory for memory in newest.values() if memory.status is Status.DELETED]
         kept = [memory for memory in newest.values() if memory.status is not Status.DELETED]
         if kept:
-            vectors = self._embedder.embed_documents([memory.text for memory in kept])
+            vectors = self._embed([memory.text for memory in kept])
             self._store.upsert([_point(memory, vector) for memory, vector in zip(kept, vectors, strict=True)])
         if gone:
             self._store.delete([Tombstone(memory.id, memory.version) for memory in gone])
         return len(newest)
+
+
+    def _embed(self, texts: list[str]) -> list[list[float]]:
+        try:
+            return self._embedder.embed_documents(texts)
+        except RefusedTexts as error:
+            # One text that the endpoint refuses must not keep the others from being found. Its memory is in truth and
+            # keeps its keywords; the constant vector is far from any question's.
+            log.warning("the embedder refused %d of %d texts; they are found by keyword only", len(error.positions), len(texts))
+            blank = [1.0] + [0.0] * (self._embedder.dimension - 1)
+            return [blank if vector is None else vector for vector in error.vectors]
 
 
 def _point(memory: Memory, dense: list[float]) -> Point:

@@ -17,6 +17,7 @@ from processors.batching import BatchLimits
 from processors.exceptions import FatalError
 from processors.extraction.schema import answer_schema
 from processors.intake import Intake
+from processors.keywords import tokens
 from processors.language import detect
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
@@ -196,6 +197,8 @@ class Runtime:
         await asyncio.to_thread(self.truth.ping)
         await asyncio.to_thread(check_schema, settings_url(self.settings))
         await self.producer.start()
+        # The segmenter loads its dictionary on first use, for a second; not in the middle of a group.
+        await asyncio.to_thread(tokens, "预热")
         for stage in self.stages:
             if stage == "clock":
                 self._tasks.append(asyncio.create_task(self.clock.run(), name="clock"))
