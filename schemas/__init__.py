@@ -1,6 +1,6 @@
 """Contracts: every message and record that crosses a process boundary; imports nothing else of memriver."""
 
-from schemas.base import Contract, UtcDatetime, digest, new_id
+from schemas.base import Contract, Digest, MessageId, UtcDatetime, digest, new_id
 from schemas.candidate import (
     Candidate,
     Cardinality,
@@ -33,6 +33,7 @@ __all__ = [
     "CommandKind",
     "Contract",
     "DeadLetter",
+    "Digest",
     "Evidence",
     "ExtractionBatch",
     "Feedback",
@@ -41,6 +42,7 @@ __all__ = [
     "Memory",
     "MemoryType",
     "MemoryUpdated",
+    "MessageId",
     "Operation",
     "Outcome",
     "OwnerKind",

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from schemas.base import Contract, UtcDatetime, digest
-from schemas.turn import OwnerKind
+from schemas.base import Contract, Digest, MessageId, UtcDatetime, digest
+from schemas.turn import Id, OwnerKind
 
 
 class MemoryType(StrEnum):
@@ -102,17 +102,18 @@ class Candidate(Contract):
     """A claim about one slot of one owner.
 
     The slot is `namespace` + `subject` + `attribute`. `value` is in the speaker's own language; `text` is the short
-    sentence that recall shows. `event_time` is when the claim holds from, in UTC; `timezone` is the speaker's zone.
+    sentence that recall shows. `event_time` is when the claim holds from, in UTC; `timezone` is the speaker's zone. Lengths
+    are what truth can hold: a longer one is refused here and never reaches a transaction that it would break.
     """
 
-    candidate_id: str
-    tenant: str
+    candidate_id: MessageId
+    tenant: Id
     owner_kind: OwnerKind = OwnerKind.USER
-    owner: str
-    namespace: str
+    owner: Id
+    namespace: str = Field(max_length=1024)
     conversation_id: str
     source_turn_ids: tuple[str, ...]
-    turn_key: str
+    turn_key: Digest
     turn_revision: int = 0
     # Place among the claims of one turn, so that "not in Beijing any more, moved to Shanghai" keeps its order.
     position: int = 0
@@ -124,19 +125,19 @@ class Candidate(Contract):
     operation: Operation = Operation.ASSERT
     type: MemoryType
     category: Category
-    subject: str = "user"
-    attribute: str
+    subject: str = Field(default="user", max_length=255)
+    attribute: str = Field(max_length=64)
     value: str
     cardinality: Cardinality = Cardinality.MULTI
     text: str
-    language: str
+    language: str = Field(max_length=8)
     evidence: tuple[Evidence, ...]
     source_kind: SourceKind
     explicit: bool = False
 
     event_time: UtcDatetime
     stated_at: UtcDatetime
-    timezone: str
+    timezone: str = Field(max_length=64)
     valid_to: UtcDatetime | None = None
     ttl_days: int | None = None
 
@@ -147,7 +148,7 @@ class Candidate(Contract):
     provenance: dict[str, Provenance] = Field(default_factory=dict)
 
     # The policy gate's verdict travels with the candidate, so that the resolver stays the only writer of memories.
-    decision: str = "accept"
+    decision: str = Field(default="accept", max_length=16)
     decision_reasons: tuple[str, ...] = ()
     policy_version: str = ""
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from schemas.base import Contract, UtcDatetime, digest
-from schemas.turn import OwnerKind
+from schemas.base import Contract, Digest, MessageId, UtcDatetime, digest
+from schemas.turn import Id, OwnerKind
 
 
 class CommandKind(StrEnum):
@@ -33,18 +33,18 @@ class Command(Contract):
     `retraction_turn_key` is the turn that takes something back and `target_turn_key` the turn it takes back (None: nothing).
     """
 
-    command_id: str
+    command_id: MessageId
     kind: CommandKind
-    tenant: str
+    tenant: Id
     owner_kind: OwnerKind = OwnerKind.USER
-    owner: str
+    owner: Id
     issued_by: str
     issued_at: UtcDatetime
     reason: str = ""
     memory_id: str | None = None
     expected_version: int | None = None
-    target_turn_key: str | None = None
-    retraction_turn_key: str | None = None
+    target_turn_key: Digest | None = None
+    retraction_turn_key: Digest | None = None
     # Revisions of the target below this one are void; None voids all of them.
     below_revision: int | None = None
     payload: dict[str, Any] = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 from schemas.base import Contract, UtcDatetime
 from schemas.memory import Memory
@@ -27,6 +28,9 @@ class MemoryUpdated(Contract):
     `owner_seq` counts the events of one owner without gaps, so a consumer can tell that it missed one.
     `replaces` names the memories that this change retired.
     """
+
+    # What was accepted as a memory fits into its event.
+    MAX_NESTING: ClassVar[int] = Contract.MAX_NESTING + 1
 
     event_id: str
     change: ChangeKind

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from schemas.base import Contract, UtcDatetime
 from schemas.turn import Turn
 
@@ -13,6 +15,9 @@ class ExtractionBatch(Contract):
     the same batch agree on it.
     `closed_by` is one of turns, tokens, time, end.
     """
+
+    # What was accepted as a turn fits into a batch.
+    MAX_NESTING: ClassVar[int] = Contract.MAX_NESTING + 2
 
     batch_id: str
     tenant: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from schemas.base import Contract, UtcDatetime
-from schemas.turn import OwnerKind
+from schemas.base import Contract, MessageId, UtcDatetime
+from schemas.turn import Id, OwnerKind
 
 
 class FeedbackKind(StrEnum):
@@ -20,11 +20,11 @@ class FeedbackKind(StrEnum):
 class Feedback(Contract):
     """One observation by an agent or a person."""
 
-    feedback_id: str
+    feedback_id: MessageId
     kind: FeedbackKind
-    tenant: str
+    tenant: Id
     owner_kind: OwnerKind = OwnerKind.USER
-    owner: str
+    owner: Id
     agent_id: str | None = None
     memory_ids: tuple[str, ...] = ()
     query: str | None = None
