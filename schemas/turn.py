@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -110,17 +111,17 @@ class Turn(Contract):
             raise ValueError("a turn needs text, an attachment, deleted or conversation_end")
         return self
 
-    @property
+    @cached_property
     def conversation_key(self) -> str:
         """Digest of tenant and conversation: the Kafka key of the `turns` topic."""
         return digest(self.tenant, self.conversation_id)
 
-    @property
+    @cached_property
     def turn_key(self) -> str:
         """Digest that identifies the turn everywhere; a `turn_id` is unique only within its conversation."""
         return digest(self.tenant, self.conversation_id, self.turn_id)
 
-    @property
+    @cached_property
     def owner_key(self) -> str:
         """Digest of the person this turn belongs to."""
         return digest(self.tenant, OwnerKind.USER, self.user_id)

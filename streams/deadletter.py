@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from datetime import datetime
 from typing import Protocol
 
@@ -12,7 +13,8 @@ from pydantic import ValidationError
 from processors.exceptions import PoisonError
 from schemas import DeadLetter, new_id
 
-MAX_RAW_BYTES = 256 * 1024
+MAX_RAW_BYTES = 4 * 1024 * 1024
+"""The largest `max.message.bytes` of a topic that a stage reads: a cut message could never be repaired and replayed."""
 
 
 class Placed(Protocol):
@@ -46,11 +48,15 @@ def reason_of(error: Exception) -> tuple[str, str]:
 
 
 def dead_letter(stage: str, message: Placed, error: Exception, now: datetime) -> DeadLetter:
-    """The letter; its id is a digest of stage and place, so a redelivery makes the same one."""
+    """The letter; its id is a digest of stage, place and bytes, so a redelivery makes the same one.
+
+    The bytes are part of it because a place is not for ever: a topic that is made anew counts from 0 again.
+    """
     reason, detail = reason_of(error)
-    raw = (message.value or b"")[:MAX_RAW_BYTES]
+    value = message.value or b""
+    raw = value[:MAX_RAW_BYTES]
     return DeadLetter(
-        dead_letter_id=new_id("dead", stage, message.place),
+        dead_letter_id=new_id("dead", stage, message.place, hashlib.blake2b(value, digest_size=16).hexdigest()),
         stage=stage,
         reason=reason,
         detail=detail,

@@ -31,7 +31,6 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from processors.exceptions import FatalError, PoisonError, TransientError
-from schemas import DeadLetter
 from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.outbox import Outgoing
 from streams.deadletter import dead_letter
@@ -67,6 +66,14 @@ class Delivered(Generic[T]):
 
     message: Message
     item: T
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged(Generic[T]):
+    """A group after step 1."""
+
+    good: list[Delivered[T]]
+    bad: list[tuple[Message, Exception]]
 
 
 class Stage(Protocol[T]):
@@ -132,24 +139,41 @@ class Delivery:
             del self._next_offset[key]
 
     async def run(self, stream: Any, stage: Stage[T]) -> None:
-        """Group what has arrived, commit it, publish it, acknowledge it; for ever."""
+        """Group what has arrived, commit it, publish it, acknowledge it; for ever.
+
+        The next group is judged while the last one is being written; writing, and so acknowledging, stays in order.
+        """
         progress = self.progress.setdefault(stage.name, Progress())
+        writing: asyncio.Task[None] | None = None
         try:
             async for events in _groups(stream.noack().events(), self._group_size, self._linger):
-                progress.busy_since = time.monotonic()
-                await self._drain(stage.name)
+                progress.busy_since = progress.busy_since or time.monotonic()
                 messages = [_message(event) for event in events]
                 for message in messages:
                     self._check_position(stage.name, message)
-                await self.handle(messages, stage)
-                for event in events:
-                    event.ack()
-                progress.handled += len(events)
-                progress.last_at, progress.busy_since = time.monotonic(), None
+                judged = await self.in_thread(self._judge, messages, stage)
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(self._finish(events, judged, stage, progress))
         except asyncio.CancelledError:
+            if writing is not None:
+                writing.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, going on would acknowledge past a hole
             self.fatal(stage.name, error)
+
+    async def _finish(self, events: list[Any], judged: _Judged[T], stage: Stage[T], progress: Progress) -> None:
+        try:
+            await self._drain(stage.name)
+            await self._write(judged, stage)
+            for event in events:
+                event.ack()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            self.fatal(stage.name, error)
+        progress.handled += len(events)
+        progress.last_at, progress.busy_since = time.monotonic(), None
 
     async def run_many(
         self, stream: Any, name: str, handle: Callable[[Message], Awaitable[None]], concurrency: int
@@ -176,10 +200,12 @@ class Delivery:
 
     async def handle(self, messages: Sequence[Message], stage: Stage[T]) -> None:
         """Steps 1 to 4 for one group; retried in place while a server is away."""
+        await self._write(await self.in_thread(self._judge, messages, stage), stage)
 
+    async def _write(self, judged: _Judged[T], stage: Stage[T]) -> None:
         async def once() -> None:
             started = time.perf_counter()
-            rows = await self.in_thread(self._commit, messages, stage)
+            rows = await self.in_thread(self._commit, judged, stage)
             self._metrics.stage_seconds.labels(stage.name, "commit").observe(time.perf_counter() - started)
             await self.flush(stage.name, rows)
 
@@ -246,18 +272,23 @@ class Delivery:
         with self._truth.reading() as connection:
             return outbox.leftover(connection, stage, self._group_size, partitions=partitions, before=before)
 
-    def _commit(self, messages: Sequence[Message], stage: Stage[T]) -> list[Outgoing]:
-        now = self._now()
-        good: list[Delivered[T]] = []
-        letters: list[DeadLetter] = []
+    def _judge(self, messages: Sequence[Message], stage: Stage[T]) -> _Judged[T]:
+        started = time.perf_counter()
+        judged = _Judged[T]([], [])
         for message in messages:
             try:
-                good.append(Delivered(message, stage.prepare(message)))
+                judged.good.append(Delivered(message, stage.prepare(message)))
             except (PoisonError, ValueError) as error:
-                letters.append(dead_letter(stage.name, message, error, now))
+                judged.bad.append((message, error))
+        self._metrics.stage_seconds.labels(stage.name, "judge").observe(time.perf_counter() - started)
+        return judged
+
+    def _commit(self, judged: _Judged[T], stage: Stage[T]) -> list[Outgoing]:
+        now = self._now()
+        letters = [dead_letter(stage.name, message, error, now) for message, error in judged.bad]
 
         def work(connection: Connection) -> list[Outgoing]:
-            out = stage.commit(connection, good, now) if good else []
+            out = stage.commit(connection, judged.good, now) if judged.good else []
             deadletters.put(connection, letters)
             out += [
                 Outgoing("deadletters", item.dead_letter_id, item.dead_letter_id, item.to_bytes()) for item in letters

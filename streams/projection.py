@@ -41,14 +41,15 @@ class VectorProjection:
             self._store.delete([Tombstone(memory.id, memory.version) for memory in gone])
         return len(newest)
 
-
     def _embed(self, texts: list[str]) -> list[list[float]]:
         try:
             return self._embedder.embed_documents(texts)
         except RefusedTexts as error:
             # One text that the endpoint refuses must not keep the others from being found. Its memory is in truth and
             # keeps its keywords; the constant vector is far from any question's.
-            log.warning("the embedder refused %d of %d texts; they are found by keyword only", len(error.positions), len(texts))
+            log.warning(
+                "the embedder refused %d of %d texts; they are found by keyword only", len(error.positions), len(texts)
+            )
             blank = [1.0] + [0.0] * (self._embedder.dimension - 1)
             return [blank if vector is None else vector for vector in error.vectors]
 

@@ -36,6 +36,7 @@ from streams.agents import resolve as resolve_agent
 from streams.breaker import Breaker
 from streams.clock import BatchClock
 from streams.delivery import Delivery
+from streams.expiry import ExpiryClock
 from streams.extraction import RawReply
 from streams.faust_app import make_app
 from streams.metrics import Metrics
@@ -152,6 +153,7 @@ class Runtime:
         self.gate = make_gate(settings)
         self.model: OpenAIChatModel | None = self._make_model() if settings.model_enabled else None
         self.clock = BatchClock(self.delivery, batch_limits(settings), self.metrics)
+        self.expiry = ExpiryClock(self.delivery)
         self._apps: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -202,6 +204,8 @@ class Runtime:
         for stage in self.stages:
             if stage == "clock":
                 self._tasks.append(asyncio.create_task(self.clock.run(), name="clock"))
+            elif stage == "expiry":
+                self._tasks.append(asyncio.create_task(self.expiry.run(), name="expiry"))
             else:
                 self._apps.append(self._app(stage))
         await asyncio.gather(*(app.start() for app in self._apps))

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-StageName = Literal["ingest", "extract", "resolve", "clock", "bury"]
-ALL_STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "clock", "bury")
+StageName = Literal["ingest", "extract", "resolve", "clock", "expiry", "bury"]
+ALL_STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "clock", "expiry", "bury")
 
 
 class Settings(BaseSettings):

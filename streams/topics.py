@@ -15,6 +15,8 @@ from processors.exceptions import FatalError, TransientError
 from streams.connection import client_options
 from streams.settings import Settings
 
+_TOPIC_SOURCE = 1  # DYNAMIC_TOPIC_CONFIG among the sources of a setting (KIP-226)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
@@ -52,8 +54,8 @@ async def apply(settings: Settings, *, replication_factor: int = 1) -> list[Appl
     """
     admin = AIOKafkaAdminClient(**client_options(settings))
     try:
-        await admin.start()
         try:
+            await admin.start()
             return await _apply(admin, settings, replication_factor)
         finally:
             await admin.close()
@@ -77,9 +79,11 @@ async def _apply(admin: AIOKafkaAdminClient, settings: Settings, replication_fac
                 f"{name} has {partitions} partitions, declared are {spec.partitions}: keys would move between partitions "
                 "and lose their order; drain the topic and recreate it, or change streams/topics.yaml"
             )
-        changed = await _differences(admin, name, spec)
+        found, own = await _configs(admin, name)
+        changed = {key for key, value in spec.config.items() if found.get(key) != value}
         if changed:
-            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=dict(spec.config))])
+            # Altering replaces all of a topic's own settings, so what an operator has added goes in again.
+            await _alter(admin, name, own | spec.config)
         done.append(Applied(name, "configured" if changed else "unchanged", ", ".join(sorted(changed))))
     return done
 
@@ -93,10 +97,24 @@ async def _create(admin: AIOKafkaAdminClient, name: str, spec: TopicSpec, replic
             raise FatalError(f"{name} could not be created ({for_code(code).__name__})")
 
 
-async def _differences(admin: AIOKafkaAdminClient, name: str, spec: TopicSpec) -> set[str]:
+async def _alter(admin: AIOKafkaAdminClient, name: str, config: dict[str, str]) -> None:
+    for response in await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=config)]):
+        for resource in response.resources:
+            if resource[0]:
+                raise FatalError(f"{name} could not be configured ({for_code(resource[0]).__name__})")
+
+
+async def _configs(admin: AIOKafkaAdminClient, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """All settings of a topic, and those of them that are its own and not the broker's."""
     found: dict[str, str] = {}
+    own: dict[str, str] = {}
     for response in await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)]):
         for resource in response.resources:
-            for entry in resource[4]:
-                found[entry[0]] = str(entry[1])
-    return {key for key, value in spec.config.items() if found.get(key) != value}
+            if resource[0]:
+                raise FatalError(f"{name} could not be described ({for_code(resource[0]).__name__})")
+            # config_name, config_value, read_only, config_source, … (KIP-226)
+            for key, value, _read_only, source, *_rest in resource[4]:
+                found[key] = str(value)
+                if source == _TOPIC_SOURCE:
+                    own[key] = str(value)
+    return found, own

@@ -85,7 +85,7 @@ class NoiseFilter:
         if is_machine_text(text):
             return "log_noise"
         reason = self.phrases.reason(text, assistant=turn.role is Role.ASSISTANT)
-        if reason is None and information(text) < _LEAST_INFORMATION:
+        if reason is None and sum(map(str.isalnum, text[:64])) < _LEAST_INFORMATION > information(text):
             return "attachment_only" if turn.attachments else "too_short"
         return reason
 

@@ -42,8 +42,17 @@ _CODE_SYMBOL: Final = regex.compile(r"[{}()\[\];=<>&|,:\"']")
 _LEAST_OWN: Final = 10
 
 
+# No line of any kind above is without one of these; ordinary words are done here.
+_HINT: Final = regex.compile(
+    r"[(\[{=/\\]|\d{2}[:.]\d|[A-Z]{4}|Error|Exception|Traceback|Caused by|goroutine|exit status|npm |\.\.\.\s\d"
+    r"|[A-Za-z0-9+/_-]{32}|[0-9a-f]{4,8}[:\s]\s*[0-9a-f]{2}|[\x20-\x7e]{160}"
+)
+
+
 def is_machine_text(text: str) -> bool:
     """True when the text is machine output and hardly anything else; a question with a log below it is no noise."""
+    if _HINT.search(text) is None:
+        return False
     rest = _TRACE.sub("", text) if "Traceback" in text else text
     rest = _LINK.sub("link", rest)
     rest = _LOG_LINE.sub("", rest)

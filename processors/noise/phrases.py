@@ -54,9 +54,13 @@ class Phrases:
         pieces = [piece for piece in pieces if any(char.isalnum() for char in piece) or "+" in piece]
         if not pieces:
             return "emotion" if bare != folded else None
-        found = [self._of_piece(piece, assistant=assistant) for piece in pieces]
-        if None in found:
-            return None
+        found: set[str] = set()
+        # The longest piece is the likeliest to say something, and one that does settles it.
+        for piece in sorted(pieces, key=len, reverse=True):
+            kind = self._of_piece(piece, assistant=assistant)
+            if kind is None:
+                return None
+            found.add(kind)
         return next(reason for reason in ("assistant_boilerplate", *REASONS) if reason in found)
 
     def _of_piece(self, piece: str, *, assistant: bool) -> str | None:
@@ -64,10 +68,12 @@ class Phrases:
             return None
         if assistant and self.courtesies.fullmatch(piece):
             return "assistant_boilerplate"
-        for reason in REASONS:
-            if self.by_reason[reason].fullmatch(piece):
-                return reason
-        return "greeting" if self.mixture.fullmatch(piece) else None
+        if self.by_reason["ephemeral"].fullmatch(piece):
+            return "ephemeral"
+        # Whatever is a greeting or a mood is a mixture of them too: ordinary words are done after two patterns.
+        if not self.mixture.fullmatch(piece):
+            return None
+        return "emotion" if self.by_reason["emotion"].fullmatch(piece) else "greeting"
 
 
 def _expanded(pattern: str, words: Mapping[str, str]) -> str:

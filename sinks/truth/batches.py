@@ -90,7 +90,7 @@ def rebuild(connection: Connection, *, limit: int = 1000) -> list[ExtractionBatc
     rebuilt: list[ExtractionBatch] = []
     for batch_id, keys, language, tokens, closed_by, closed_at in waiting(connection, limit=limit):
         bodies = turn_store.bodies(connection, keys)
-        held = tuple(bodies[key] for key in keys if key in bodies)
+        held = tuple(bodies[key] for key in keys if key in bodies and not bodies[key].deleted)
         if held:
             rebuilt.append(
                 ExtractionBatch(

@@ -9,18 +9,19 @@ from typing import Any, TypeVar
 
 import tenacity
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from processors.exceptions import ConflictError, TransientError
+from processors.exceptions import ConflictError, FatalError, TransientError
 
 R = TypeVar("R")
 
-# MySQL and MariaDB: lock wait, deadlock, connection lost or refused, server going down, read-only, too many connections,
-# disk full.
+# MySQL and MariaDB: lock wait, deadlock, connection lost, refused or killed, server going down, read-only, too many
+# connections, disk full.
 _TRANSIENT_CODES = frozenset(
-    {1020, 1021, 1040, 1053, 1077, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1836}
-    | {2002, 2003, 2006, 2013, 2014, 2055}
+    {1020, 1021, 1040, 1053, 1077, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1836, 1927}
+    | {2002, 2003, 2006, 2013, 2014, 2055, 4031}
 )
 _RECYCLE_SECONDS = 280  # below the 300 s after which many MySQL proxies drop an idle connection
 
@@ -28,13 +29,19 @@ _RECYCLE_SECONDS = 280  # below the 300 s after which many MySQL proxies drop an
 def make_engine(url: str, *, pool_size: int = 8) -> Engine:
     """An engine for `mysql+pymysql://…`, `mariadb+pymysql://…` or `sqlite:///path`."""
     if url.startswith("sqlite"):
-        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30}, pool_size=pool_size)
+        engine = create_engine(
+            url,
+            connect_args={"check_same_thread": False, "timeout": 30},
+            pool_size=pool_size,
+            hide_parameters=True,
+        )
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)
         return engine
     return create_engine(
         url,
         pool_size=pool_size,
+        hide_parameters=True,
         max_overflow=4,
         pool_pre_ping=True,
         pool_recycle=_RECYCLE_SECONDS,
@@ -58,9 +65,12 @@ def _begin_immediate(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("read_only") else "BEGIN IMMEDIATE")
 
 
-def translate(error: DBAPIError) -> Exception:
+def translate(error: StatementError) -> Exception:
     """The exception tree's word for a driver's error; the code only, since a statement may hold personal text."""
     original: Any = error.orig
+    if not isinstance(error, DBAPIError):
+        # A value was refused before the driver saw it (a naive time): that is what to say.
+        return original if isinstance(original, Exception) else FatalError("a statement could not be built")
     code = original.args[0] if original is not None and original.args else None
     if isinstance(error, IntegrityError):
         return ConflictError(f"integrity ({code if isinstance(code, int) else type(original).__name__})")
@@ -72,7 +82,19 @@ def translate(error: DBAPIError) -> Exception:
             word in words for word in ("locked", "busy", "full", "readonly", "read-only", "unable to open", "disk I/O")
         ):
             return TransientError(f"database away or busy ({words})")
-    return error
+    detail = f"{type(original).__name__} {code}" if isinstance(code, int) else type(original).__name__
+    return FatalError(f"the database refused a statement ({detail})")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except StatementError as error:
+        # The frames say where it was; the driver's own words would say what was in the row.
+        raise translate(error).with_traceback(error.__traceback__) from None
+    except PoolTimeout:
+        raise TransientError("no database connection became free") from None
 
 
 class Truth:
@@ -88,21 +110,16 @@ class Truth:
         Raises:
             TransientError: deadlock, lock time-out, server away: the same work may succeed later.
             ConflictError: a unique key was taken meanwhile: read again.
+            FatalError: the database refuses the statement itself.
         """
-        try:
-            with self.engine.begin() as connection:
-                yield connection
-        except DBAPIError as error:
-            raise translate(error) from None
+        with _translated(), self.engine.begin() as connection:
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A consistent read that takes no write lock."""
-        try:
-            with self.engine.connect().execution_options(read_only=True) as connection:
-                yield connection
-        except DBAPIError as error:
-            raise translate(error) from None
+        with _translated(), self.engine.connect().execution_options(read_only=True) as connection:
+            yield connection
 
     def run(self, work: Callable[[Connection], R], *, attempts: int = 6) -> R:
         """`work` in one transaction, again from the start on a conflict or a deadlock, with jittered backoff.

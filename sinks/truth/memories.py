@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from processors.resolution import Change
 from schemas import Candidate, Memory, Status, new_id
-from sinks.truth.sql import chunks, insert_rows, replace_rows
+from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import decisions, memories, memory_versions, reviews
 
 
@@ -101,9 +101,9 @@ def listing(
         memories.c.tenant, memories.c.owner, memories.c.attribute, memories.c.first_stated_at, memories.c.id
     )
     if tenant is not None:
-        query = query.where(memories.c.tenant == tenant)
+        query = query.where(exactly(memories.c.tenant, tenant))
     if owner is not None:
-        query = query.where(memories.c.owner == owner)
+        query = query.where(exactly(memories.c.owner, owner))
     if status is not None:
         query = query.where(memories.c.status == status.value)
     if limit is not None:
@@ -132,6 +132,13 @@ def history(connection: Connection, memory_id: str) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+def expired(connection: Connection, now: datetime, limit: int) -> list[Memory]:
+    """Active memories whose time is over, longest over first."""
+    query = select(memories.c.body).where(memories.c.status == Status.ACTIVE.value, memories.c.expires_at <= now)
+    rows = connection.execute(query.order_by(memories.c.expires_at).limit(limit)).scalars()
+    return [Memory.from_bytes(body.encode()) for body in rows]
 
 
 def version_ids(connection: Connection) -> set[str]:

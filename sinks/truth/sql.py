@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Insert, Table
+from sqlalchemy import ColumnElement, Connection, Insert, Table, and_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
@@ -46,6 +46,12 @@ def replace_rows(connection: Connection, table: Table, rows: Sequence[dict[str, 
     """Each row must be whole: what it leaves out is lost."""
     if rows:
         connection.execute(Replace(table), list(rows))
+
+
+def exactly(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
+    """Equality of an id that somebody else chose. `=` ignores trailing spaces on MySQL, LIKE ignores case on SQLite."""
+    pattern = value.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return and_(column == value, column.like(pattern, escape="!"))
 
 
 def chunks(values: Iterable[T], size: int = IN_LIMIT) -> Iterator[list[T]]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import orjson
-from sqlalchemy import Connection, and_, case, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, case, func, or_, select, update
 
 from schemas import Outcome, Turn
-from sinks.truth.sql import chunks, insert_rows, replace_rows
+from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import conversations, turns
 
 RECENT = 8
@@ -150,9 +149,7 @@ def turn_row(
         "conversation_key": turn.conversation_key,
         "owner_key": turn.owner_key,
         "tenant": turn.tenant,
-        "conversation_id": turn.conversation_id,
         "turn_id": turn.turn_id,
-        "user_id": turn.user_id,
         "role": turn.role.value,
         "sent_at": turn.sent_at,
         "arrived_at": arrived_at,
@@ -217,6 +214,7 @@ def mark_batched(connection: Connection, turn_keys: Iterable[str]) -> None:
 def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, reason: str | None = None) -> None:
     """Move turns on to `outcome`; remembered is the last word and is never replaced by extracted or batched."""
     earlier = {
+        Outcome.BATCHED: [Outcome.STORED],
         Outcome.EXTRACTED: [Outcome.STORED, Outcome.BATCHED],
         Outcome.DEAD_LETTERED: [Outcome.STORED, Outcome.BATCHED],
     }.get(outcome)
@@ -258,7 +256,6 @@ class Neighbour:
 
     turn_key: str
     turn_id: str
-    user_id: str
     sent_at: datetime
     retracts: bool
 
@@ -269,23 +266,26 @@ def user_turns_around(
     """The same person's turns before (newest first) and after (oldest first) `turn` in its conversation."""
     base = select(turns.c.turn_key, turns.c.turn_id, turns.c.user_id, turns.c.sent_at, turns.c.retracts).where(
         turns.c.conversation_key == turn.conversation_key,
-        turns.c.user_id == turn.user_id,
+        # The digest and not the id: MySQL's comparison pads, so that "ann" would be "ann " as well.
+        turns.c.owner_key == turn.owner_key,
         turns.c.role == "user",
         turns.c.turn_key != turn.turn_key,
     )
     earlier = base.where(turns.c.sent_at <= turn.sent_at).order_by(turns.c.sent_at.desc()).limit(limit)
     later = base.where(turns.c.sent_at >= turn.sent_at).order_by(turns.c.sent_at).limit(limit)
-    return (
-        [Neighbour(*row) for row in connection.execute(earlier)],
-        [Neighbour(*row) for row in connection.execute(later)],
-    )
+    return _neighbours(connection, earlier), _neighbours(connection, later)
+
+
+def _neighbours(connection: Connection, query: Select[Any]) -> list[Neighbour]:
+    rows = connection.execute(query)
+    return [Neighbour(row.turn_key, row.turn_id, row.sent_at, row.retracts) for row in rows]
 
 
 def status(connection: Connection, turn_id: str, *, tenant: str | None = None) -> list[dict[str, Any]]:
     """What became of the turns with this id; ids are unique within a conversation only, so there may be several."""
-    where = [turns.c.turn_id == turn_id]
+    where = [exactly(turns.c.turn_id, turn_id)]
     if tenant is not None:
-        where.append(turns.c.tenant == tenant)
+        where.append(exactly(turns.c.tenant, tenant))
     return _outcomes(connection, and_(*where))
 
 
@@ -295,26 +295,15 @@ def outcomes(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _outcomes(connection: Connection, where: Any) -> list[dict[str, Any]]:
-    columns = (
-        turns.c.tenant,
-        turns.c.conversation_id,
-        turns.c.turn_id,
-        turns.c.user_id,
-        turns.c.role,
-        turns.c.sent_at,
-        turns.c.revision,
-        turns.c.outcome,
-        turns.c.reason,
-        turns.c.body,
-    )
-    query = select(*columns).order_by(turns.c.sent_at, turns.c.conversation_id, turns.c.turn_id)
+    query = select(turns.c.outcome, turns.c.reason, turns.c.body).order_by(turns.c.sent_at, turns.c.turn_key)
     if where is not None:
         query = query.where(where)
     rows = []
     for row in connection.execute(query):
-        item = dict(row._mapping)
-        item["text"] = orjson.loads(item.pop("body"))["text"]
-        rows.append(item)
+        turn = Turn.from_bytes(row.body.encode())
+        names = ("tenant", "conversation_id", "turn_id", "user_id", "role", "sent_at", "revision", "text")
+        view = {name: getattr(turn, name) for name in names}
+        rows.append(view | {"role": turn.role.value, "outcome": row.outcome, "reason": row.reason})
     return rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from sinks.truth.migrate import upgrade
 from streams.broker import EmbeddedBroker
 from streams.connection import client_options
 from streams.runtime import Runtime
-from streams.settings import ALL_STAGES, Settings
+from streams.settings import ALL_STAGES, Settings, StageName
 from streams.topics import declared
 
 MAX_OPEN_BATCHES = 64
@@ -34,7 +34,7 @@ def quiet_logs(level: str) -> None:
 class Embedded:
     """A whole memriver on loopback. `start`, publish, `drained`, `stop`."""
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
+    def __init__(self, settings: Settings, directory: Path, stages: Sequence[StageName] = ALL_STAGES) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._broker = EmbeddedBroker()
         self._broker.create([settings.topic(topic.name) for topic in declared()])
@@ -49,7 +49,7 @@ class Embedded:
         )
         upgrade(self.settings.database_url.get_secret_value())
         self.failure: str | None = None
-        self.runtime = Runtime(self.settings, ALL_STAGES, on_fatal=self._failed)
+        self.runtime = Runtime(self.settings, stages, on_fatal=self._failed)
         self._events = AIOKafkaConsumer(
             self.settings.topic("memory_updated"), **client_options(self.settings), auto_offset_reset="earliest"
         )

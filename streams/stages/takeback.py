@@ -92,4 +92,4 @@ def _before(item: Neighbour, place: str) -> bool:
 
 
 def _neighbour(turn: Turn) -> Neighbour:
-    return Neighbour(turn.turn_key, turn.turn_id, turn.user_id, turn.sent_at, False)
+    return Neighbour(turn.turn_key, turn.turn_id, turn.sent_at, False)

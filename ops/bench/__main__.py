@@ -1,0 +1,89 @@
+"""`make bench`: starts Kafka and MariaDB, measures, prints JSON. `--only NAME`, `--turns N` for one of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ops.bench import measure
+from ops.dev.services import Kafka, MariaDb
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    """Run the measurements that are asked for."""
+    parser = argparse.ArgumentParser(prog="python -m ops.bench", description=__doc__)
+    parser.add_argument("--only", choices=["importer", "ingest", "whole_path", "latency", "memory"])
+    parser.add_argument("--turns", type=int, default=None, help="size of a measurement")
+    arguments = parser.parse_args()
+    results: dict[str, Any] = {}
+    with Kafka() as kafka, MariaDb() as mariadb, _model() as model_url:
+        kafka.start()
+        mariadb.start()
+
+        def bench(name: str, **settings: Any) -> measure.Bench:
+            url = mariadb.create_database(f"bench_{name}_{time.time_ns()}")
+            return measure.Bench(kafka.bootstrap, url, name, **settings)
+
+        plan: dict[str, Callable[[], Any]] = {
+            "importer": lambda: measure.importer(bench("importer"), arguments.turns or 100_000),
+            "ingest": lambda: measure.ingest(bench("ingest"), arguments.turns or 40_000),
+            "whole_path": lambda: measure.whole_path(
+                bench("whole", model_url=model_url), arguments.turns or 20_000
+            ),
+            "latency": lambda: measure.latency(bench("latency"), 30, 100),
+        }
+        if arguments.only == "memory":
+            plan = {"memory": lambda: measure.memory(bench("memory", model_url=model_url), arguments.turns or 1_000_000)}
+        for name, run in plan.items():
+            if arguments.only in (None, name):
+                print(f"measuring {name} …", file=sys.stderr)
+                results[name] = run()
+    print(json.dumps({"machine": _machine(), "backend": "Kafka and MariaDB of ops/dev, Qdrant Edge", **results}, indent=2))
+
+
+class _model:
+    """The model double at 0 ms, as a process of its own; it lives with the tests and is used from here by path."""
+
+    def __enter__(self) -> str:
+        self._process = subprocess.Popen(
+            [sys.executable, str(_ROOT / "tests/doubles/model_server.py"), "--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_ROOT,
+        )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            found = [word for word in line.split() if word.startswith("http://")]
+            if found:
+                return found[0]
+        raise SystemExit("the model double did not start")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def _machine() -> dict[str, Any]:
+    packages = ("faust-streaming", "aiokafka", "SQLAlchemy", "PyMySQL", "qdrant-edge-py", "pydantic")
+    return {
+        "cpus": os.cpu_count(),
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in packages},
+        "command": "python -m ops.bench " + " ".join(sys.argv[1:]),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The expiry clock: memories whose time is over become commands to the resolver, which stays their only writer (SPEC L2)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from schemas import Command, CommandKind, Memory, new_id
+from sinks.truth import memories
+from sinks.truth.outbox import Outgoing
+from streams.clock import LEFT_BEHIND
+from streams.delivery import Delivery
+
+_CLAIM = 200
+
+
+class ExpiryClock:
+    """Any number may run: a command's id is derived from the memory and its expiry, so it takes effect once."""
+
+    name = "expiry"
+
+    def __init__(self, delivery: Delivery, *, tick_seconds: float = 30.0) -> None:
+        self._delivery = delivery
+        self._tick = tick_seconds
+
+    async def run(self) -> None:
+        """Tick for ever; an error that is not transient ends the process."""
+        try:
+            while True:
+                await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
+                await self.sweep()
+                await asyncio.sleep(self._tick)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a clock that is silently dead would keep what is over alive
+            self._delivery.fatal(self.name, error)
+
+    async def sweep(self) -> int:
+        """Send a command for what is over now; returns how many."""
+        count = 0
+
+        def work(connection: Connection, now: datetime) -> list[Outgoing]:
+            nonlocal count
+            over = memories.expired(connection, now, _CLAIM)
+            count = len(over)
+            return [_outgoing(memory) for memory in over]
+
+        await self._delivery.transact(self.name, work)
+        return count
+
+
+def _outgoing(memory: Memory) -> Outgoing:
+    at = memory.expires_at
+    assert at is not None  # the query asks for it
+    command = Command(
+        command_id=new_id("expire", memory.id, at.isoformat()),
+        kind=CommandKind.EXPIRE,
+        tenant=memory.tenant,
+        owner_kind=memory.owner_kind,
+        owner=memory.owner,
+        issued_by="expiry",
+        issued_at=at,
+        reason="its time is over",
+        memory_id=memory.id,
+    )
+    return Outgoing("commands", command.owner_key, command.owner_key, command.to_bytes())
