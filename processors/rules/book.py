@@ -1,0 +1,42 @@
+"""Rules, the book: finds in one turn what a person said of themselves or ordered, without a model (SPEC W3)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from processors.rules.loading import RuleSet, packaged_rules
+from processors.rules.model import RuleHit
+from processors.rules.reading import Reading, Resolver
+from processors.times import resolve
+from schemas import Role, Turn
+
+
+class RuleBook:
+    """The compiled rules of all languages. Immutable after loading, so threads may share it."""
+
+    def __init__(self, rules: RuleSet, resolver: Resolver) -> None:
+        self._rules = rules
+        self._resolver = resolver
+
+    @classmethod
+    def load(cls, resolver: Resolver = resolve) -> Self:
+        """The packaged rules.
+
+        Raises:
+            FatalError: a rule is malformed.
+        """
+        return cls(packaged_rules(), resolver)
+
+    @property
+    def version(self) -> str:
+        """Digest of the rule files; a memory's writer is "rules:" and this."""
+        return self._rules.version
+
+    def match(self, turn: Turn) -> tuple[RuleHit, ...]:
+        """What the speaker of `turn` states, orders or takes back, in reading order; nothing unless a user speaks.
+
+        Only the first 4,000 characters of the turn's own words are read. Never raises for any text.
+        """
+        if turn.role is not Role.USER or turn.deleted or not turn.text:
+            return ()
+        return Reading(self._rules, turn, self._resolver).hits()

@@ -1,0 +1,135 @@
+"""Rules, reading: cuts a folded text into sentences and clauses and says which of them assert something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import regex
+
+_MAX_CLAUSE: Final = 300
+"""Longer clauses are not statements about oneself, and a bound keeps every pattern cheap."""
+
+_SENTENCE_END: Final = regex.compile(
+    r"[。!?;]+[!?~]*|\n+|…+|(?<!\b(?:mr|mrs|ms|dr|st|prof|vs|jr|sr|inc|ltd|co|no|e\.g|i\.e|etc|u\.s))\.+(?=\s|$)"
+    r"|(?<=[\s:])(?=\d{1,2}[.)、]\s*\p{L})|(?=[①-⑳])"
+)
+_CLAUSE_END: Final = regex.compile(
+    r"(?<!\d),|,(?!\d{3}(?!\d))"
+    r"|(?<!\d):(?!//)|:(?![\d/])"
+    r"|——+|\s--?\s|\s[–—]\s|(?<=[a-z])—(?=[a-z])|[()]"
+    r"|(?<=\p{Han})\s+(?=\p{Han})"
+    r"|(?<=[^\s,]{2})(?=(?:但是|不过|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))"
+    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|如果|要是|假如|a|b))"
+    r"(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的|今年|家|老家|会|习惯|每|讨厌))"
+    r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|always)\b)"
+    r"|\sbut\s+(?!also\b)"
+    r"|\sand\s+(?=(?:currently\s+|now\s+|also\s+|i\s+)?(?:live|work|am|was born|study|speak|have|love|like|hate|enjoy|prefer|use|"
+    r"moved|don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|originally)\s)"
+)
+_LIST_HEAD: Final = regex.compile(
+    r"\b(?:like|love|enjoy|hate|dislike|stand|allergic|speak|prefer|know|fan of|into|hobb\w+|play|likes?|interested|"
+    r"allergies|eat|drink|favou?rites?)\b"
+)
+_LIST_ITEM: Final = regex.compile(
+    r"\s*(?:and|or|&)?\s*+(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|could|because)\b)"
+    r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}\s*"
+)
+_LIST_LAST: Final = regex.compile(r"\s*(?:and|or|&)\s")
+_PLACE_HEAD: Final = regex.compile(r"\b(?:in|to|from|at|near)\s+(?:\d+\w?\s)?(?:\p{Lu}[\w.'-]*)(?:\s\p{Lu}[\w.'-]*){0,2}$")
+_PLACE_TAIL: Final = regex.compile(r"\s*\p{Lu}[\p{L}.]*(?:\s\p{Lu}[\p{L}.]*){0,2}\s*")
+_NOT_PLACE: Final = regex.compile(r"\s*(?:I|And|But|So|My|We|Please|Thanks|The|Not|Do|Can|What)\b")
+
+# A time or scope in front of its sentence: "For the next 30 days, answer in English", "Last month, I moved to York".
+_HEAD: Final = regex.compile(
+    r"\s*(?:(?:and|but|so|also|please|ok|actually)\s+)?(?:(?:from|starting|as of) (?:now(?: on)?|today(?: on)?|tomorrow(?: on)?|this \w+|next \w+|\w+day)|(?:going|moving) forward|"
+    r"in (?:the )?future|(?:for|over|during|in) the (?:next|coming|rest of|remainder of) [\w ]{1,20}|(?:until|till) [\w ]{1,20}|"
+    r"for (?:now|today|the time being|(?:\d+|a|one|two|three) (?:days?|weeks?|months?))|"
+    r"(?:earlier |late |early |later )?(?:last|this|next) (?:week|month|year|weekend|night|spring|summer|autumn|fall|winter|quarter|morning|afternoon|evening|\w+day|"
+    r"january|february|march|april|may|june|july|august|september|october|november|december)|yesterday|today|tomorrow|tonight|"
+    r"(?:about |around |almost )?(?:\d+|an?|one|two|three|four|five|six|ten|a few|a couple of|several) (?:day|week|month|year)s? ago|"
+    r"(?:back )?in (?:(?:january|february|march|april|may|june|july|august|september|october|november|december)(?: (?:of )?\d{4})?|(?:19|20)\d\d)|"
+    r"on (?:\w+days?|weekends?|weekdays?)|every (?:morning|day|night|evening|week|weekend|month|\w+day)|at (?:weekends?|night)|in the (?:mornings?|evenings?|afternoons?)|"
+    r"in my (?:free|spare) time|when (?:you )?(?:answer|reply|respond|writ|explain|speak|talk)\w*[\w ]{0,30})\s*"
+)
+_DAY: Final = regex.compile(
+    r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)\w{0,6}\.? \d{1,2}(?:st|nd|rd|th)?\s*$"
+)
+_YEAR: Final = regex.compile(r"\s*(?:19|20)\d\d\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """`start`..`end` in the text; `colon` when it introduces what follows, `asked` when a question mark closes it."""
+
+    start: int
+    end: int
+    colon: bool
+    asked: bool
+    last: bool
+
+
+def sentences(text: str, folded: str) -> list[list[Clause]]:
+    """The clauses of each sentence, in order; `folded` is the folded copy that decides, `text` tells capitals."""
+    found: list[list[Clause]] = []
+    begin = 0
+    for match in _SENTENCE_END.finditer(folded):
+        _append(found, text, folded, begin, match.start(), "?" in match[0])
+        begin = match.end()
+    _append(found, text, folded, begin, len(folded), False)
+    return found
+
+
+def _append(found: list[list[Clause]], text: str, folded: str, begin: int, end: int, asked: bool) -> None:
+    if not folded[begin:end].strip():
+        return
+    cuts: list[tuple[int, int, bool]] = []
+    start = begin
+    for match in _CLAUSE_END.finditer(folded, begin, end):
+        if folded[start : match.start()].strip():
+            cuts.append((start, match.start(), match[0] == ":"))
+        elif cuts and match[0] == ":":
+            cuts[-1] = (cuts[-1][0], cuts[-1][1], True)
+        start = match.end()
+    if folded[start:end].strip():
+        cuts.append((start, end, False))
+    if len(cuts) > 1:
+        cuts = _joined(cuts, text, folded)
+    last = len(cuts) - 1
+    found.append(
+        [
+            Clause(left, min(right, left + _MAX_CLAUSE), colon, asked and i == last, i == last)
+            for i, (left, right, colon) in enumerate(cuts)
+        ]
+    )
+
+
+def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[tuple[int, int, bool]]:
+    """Puts back together what a comma cut but is one value: "tea, coffee, and cake", "Portland, Oregon"."""
+    joined: list[tuple[int, int, bool]] = []
+    i = 0
+    while i < len(cuts):
+        left, right, colon = cuts[i]
+        after = i + 1
+        if after < len(cuts) and not colon and _HEAD.fullmatch(folded, left, right):
+            right, colon = cuts[after][1:]
+            after += 1
+        if after < len(cuts) and not colon and _DAY.search(folded, left, right):
+            if _YEAR.match(folded, *cuts[after][:2]):
+                right, colon = cuts[after][1:]
+                after += 1
+        if after < len(cuts) and not colon:
+            if _PLACE_HEAD.search(text, left, right) and _PLACE_TAIL.fullmatch(text, *cuts[after][:2]):
+                if not _NOT_PLACE.match(text, *cuts[after][:2]):
+                    right, colon = cuts[after][1:]
+                    after += 1
+            elif _LIST_HEAD.search(folded, left, right):
+                probe = after
+                while probe < len(cuts) and _LIST_ITEM.fullmatch(folded, *cuts[probe][:2]):
+                    probe += 1
+                    if _LIST_LAST.match(folded, *cuts[probe - 1][:2]):
+                        right, colon = cuts[probe - 1][1:]
+                        after = probe
+        joined.append((left, right, colon))
+        i = after
+    return joined

@@ -1,0 +1,151 @@
+"""Rules, loading: the packaged YAML files become compiled rules; a broken rule fails at start-up, not in the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final
+
+import regex
+import yaml
+
+from processors.exceptions import FatalError
+from processors.rules.model import Rule
+from processors.slots import known_slots
+from schemas import Operation, digest
+
+LANGUAGES: Final = ("zh", "en")
+_MACRO: Final = regex.compile(r"<<(\w+)>>")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Word lists of both languages, as patterns over folded text. Which question each answers is said in the YAML."""
+
+    leads: regex.Pattern[str]
+    asks: regex.Pattern[str]
+    opens_question: regex.Pattern[str]
+    confirm_tag: regex.Pattern[str]
+    request_tail: regex.Pattern[str]
+    supposes: regex.Pattern[str]
+    voices_turn: regex.Pattern[str]
+    voices_sentence: regex.Pattern[str]
+    voices_back: regex.Pattern[str]
+    voices_colon: regex.Pattern[str]
+    speaker: regex.Pattern[str]
+    subject: regex.Pattern[str]
+    anaphora: regex.Pattern[str]
+    unworthy: regex.Pattern[str]
+    courtesy: regex.Pattern[str]
+    steers: regex.Pattern[str]
+    chores: regex.Pattern[str]
+    contrast: regex.Pattern[str]
+    contrast_clause: regex.Pattern[str]
+    bounds: regex.Pattern[str]
+    coming: regex.Pattern[str]
+    timely: regex.Pattern[str]
+    weak_retract: regex.Pattern[str]
+    triggers: regex.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All packaged rules in the order in which they are tried, by kind. `version` is the digest of the files."""
+
+    claims: tuple[Rule, ...]
+    orders: tuple[Rule, ...]
+    retracts: tuple[Rule, ...]
+    forgets: tuple[Rule, ...]
+    suppressions: tuple[Rule, ...]
+    lexicon: Lexicon
+    aliases: Mapping[str, str]
+    version: str
+
+
+@lru_cache(maxsize=1)
+def packaged_rules() -> RuleSet:
+    """Reads and compiles `zh.yaml` and `en.yaml`, once.
+
+    Raises:
+        FatalError: a rule is malformed.
+    """
+    texts = [
+        files("processors.rules").joinpath(f"{language}.yaml").read_text(encoding="utf-8") for language in LANGUAGES
+    ]
+    documents = [yaml.safe_load(text) for text in texts]
+    rules: dict[str, list[Rule]] = {kind: [] for kind in ("claim", "order", "retract", "forget", "suppress")}
+    for language, document in zip(LANGUAGES, documents, strict=True):
+        for row in document["rules"]:
+            rule = _rule(row, language, document["macros"])
+            rules[rule.kind].append(rule)
+    return RuleSet(
+        claims=tuple(rules["claim"]),
+        orders=tuple(rules["order"]),
+        retracts=tuple(rules["retract"]),
+        forgets=tuple(rules["forget"]),
+        suppressions=tuple(rules["suppress"]),
+        lexicon=_lexicon(documents),
+        aliases={str(name): attribute for document in documents for name, attribute in document["aliases"].items()},
+        version=digest(*texts)[:12],
+    )
+
+
+def _rule(row: dict[str, Any], language: str, macros: dict[str, str]) -> Rule:
+    name = f"{language}.{row['id']}"
+    try:
+        patterns = tuple(_compile(pattern, macros) for pattern in row["patterns"])
+        reject = _compile(row["reject"], macros) if "reject" in row else None
+    except (regex.error, KeyError) as error:
+        raise FatalError(f"rule {name} does not compile: {error}") from error
+    attribute = row.get("attribute", "")
+    kind = row.get("kind", "claim")
+    if kind == "claim" and attribute != "*" and attribute not in known_slots():
+        raise FatalError(f"rule {name} names the attribute {attribute!r}, which slots.yaml does not have")
+    return Rule(
+        id=name,
+        language=language,
+        kind=kind,
+        attribute=attribute,
+        operation=Operation(row.get("operation", "assert")),
+        patterns=patterns,
+        keywords=tuple(str(word) for word in row["keywords"]),
+        reject=reject,
+        constant=row.get("constant"),
+        shape=row.get("shape", "any"),
+        splits=row.get("splits", False),
+        confidence=row.get("confidence", 0.9),
+        time=row.get("time", ""),
+        also=tuple(row.get("also", {}).items()),
+        ends=tuple(row.get("ends", ())),
+        ttl_days=row.get("ttl_days"),
+        elides=row.get("elides", True),
+        polite=row.get("polite", False),
+    )
+
+
+def _lexicon(documents: list[dict[str, Any]]) -> Lexicon:
+    compiled: dict[str, regex.Pattern[str]] = {}
+    for name in Lexicon.__dataclass_fields__:
+        parts = [
+            f"(?:{_expand(document['lexicon'][name], document['macros'])})"
+            for document in documents
+            if name in document["lexicon"]
+        ]
+        pattern = "|".join(parts)
+        # Any number of fillers may stand before a statement; possessive, so that they are never given back.
+        compiled[name] = regex.compile(rf"(?:(?:{pattern})[\s,!~.]*)*+" if name == "leads" else pattern)
+    return Lexicon(**compiled)
+
+
+def _compile(pattern: str, macros: dict[str, str]) -> regex.Pattern[str]:
+    return regex.compile(_expand(pattern, macros), regex.V1)
+
+
+def _expand(pattern: str, macros: dict[str, str]) -> str:
+    for _ in range(4):
+        if "<<" not in pattern:
+            break
+        pattern = _MACRO.sub(lambda match: macros[match[1]], pattern)
+    return pattern

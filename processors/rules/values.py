@@ -1,0 +1,131 @@
+"""Rules, values: trims what a pattern caught to the value itself, cuts lists, and refuses what is no value."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import regex
+
+_LEFT: Final = regex.compile(
+    r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过|着|到|一下)(?!\p{Han}?$)|就是|的是|于是|that\s+)*+", regex.V1
+)
+_TAIL_ZH: Final = regex.compile(
+    r"(?:的人|了|的话|的(?<!目的)|啊|(?<![酒网贴水氧书咖])吧|(?<!毛)呢|哦|呀|嘛|啦|噢|喔|喽|咯|哟|呗|哈哈+|来着|而已|谢谢|多谢|拜托|就好|就行|就可以|即可|什么的|"
+    r"之类|等等|好吗|可以吗|行吗|记住|(?<=\p{Han}{2})一下|(?<=\p{Han})(?:这件事|这事|的事))$"
+)
+_TAIL_EN: Final = regex.compile(
+    r"\b(?:right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|thank you|too|as well|"
+    r"though|actually|so much|very much|a lot|the most|the best|more than anything|any ?more|anyway|fyi|ok|okay|"
+    r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*)$"
+)
+_TAIL_TIME: Final = regex.compile(
+    r"(?:\s|\b)(?:(?:last|next|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|weekend|\w+day|january|february|march|april|may|june|"
+    r"july|august|september|october|november|december)|yesterday|today|tomorrow|recently|"
+    r"(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of|several) (?:day|week|month|year)s? ago|"
+    r"(?:back )?in (?:(?:january|february|march|april|may|june|july|august|september|october|november|december) ?)?(?:19|20)\d\d|since .{1,20}|"
+    r"on (?:mon|tues|wednes|thurs|fri|satur|sun)day|for (?:about |over |almost |the (?:past|last) )?(?:\d+|an?|one|two|three|four|five|six|ten|many|several|a few) (?:day|week|month|year|decade)s?(?: now)?)$"
+    r"|(?:了)?(?:(?:\d+|[一二两三四五六七八九十几半好多]+)(?:个)?(?:多)?(?:年|月|天|周|星期)(?:多)?(?:了)?)$"
+)
+_RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
+
+_SEPARATOR: Final = regex.compile(
+    r"\s*(?:、|/|,\s*(?:and|or)\b|,|;|以及|还有|\s(?:and|or|&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
+)
+_AND_ZH: Final = regex.compile(r"\s*(?:和|与|及|跟|或者|或)\s*")
+_NOT_ITEM: Final = regex.compile(
+    r"(?:我|你|他|她|它|朋友|家人|大家|同学|同事|别人|孩子|老婆|老公|女友|男友|爸|妈|人|谁)"
+)
+_FIXED: Final = regex.compile(
+    r"^(?:.*\b)?(?:mac and cheese|rock and roll|salt and vinegar|fish and chips|r and b|drum and bass|bed and breakfast|"
+    r"peanut butter and jelly|black and white|arts and crafts|friends and family|family and friends|dungeons and dragons|"
+    r"research and development|q and a|war and peace|pride and prejudice|up and down|back and forth)\b"
+)
+_PRONOUN_EN: Final = regex.compile(
+    r"(?:it|that|this|them|him|her|you|me|us|those|these|so|how|what|when|where|the way|your|my)\b"
+)
+
+_PLACE_LOWER: Final = regex.compile(
+    r"(?:a|an|the|my|your|his|her|our|their|this|that|fear|peace|hope|pain|hell|sin|harmony|denial|constant|poverty|here|there|"
+    r"one|two|it|which|such|same|different|dorm\w*|hotel|apartments?|houses?|what|where)\b"
+)
+_NAME_EN: Final = regex.compile(r"\p{Lu}[\p{Ll}'’-]+(?:[ -](?:\p{Lu}\.?|\p{Lu}[\p{L}'’-]+|van|de|von|la|bin)){0,3}")
+
+
+def trimmed(text: str, start: int, end: int, folded: str, *, times: bool) -> tuple[int, int]:
+    """The borders of the value without particles, politeness, punctuation and (when `times`) time expressions."""
+    start = min(end, _end_of(_LEFT, folded, start, end))
+    while True:
+        before = end
+        for pattern in (_RIGHT, _TAIL_ZH, _TAIL_EN):
+            if (match := pattern.search(folded, start, end)) and match.start() > start:
+                end = match.start()
+        if times and (match := _TAIL_TIME.search(folded, start, end)) and match.start() > start:
+            end = match.start()
+        if end == before:
+            break
+    # A bracket or quotation mark that lost its partner goes too.
+    if start < end and text[start] in "\"'“「『(《" and text[start] not in "《" and folded[end - 1] not in ")":
+        start += 1
+    return start, end
+
+
+def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
+    """The borders of each item when the value is a list, else of the whole."""
+    parts = [(start, end)]
+    if _FIXED.search(folded[start:end]):
+        return parts
+    cut = _cut(_SEPARATOR, folded, start, end)
+    if all(not _PRONOUN_EN.match(folded, left, right) for left, right in cut[1:]):
+        parts = cut
+    out: list[tuple[int, int]] = []
+    for left, right in parts:
+        pieces = _cut(_AND_ZH, folded, left, right)
+        good = (
+            len(pieces) > 1
+            and all(0 < b - a <= 8 and not _NOT_ITEM.match(folded, a, b) for a, b in pieces)
+            and not regex.match(r"[在去到]", folded[left:right])
+        )
+        out.extend(pieces if good else [(left, right)])
+    return [part for part in out if part[1] > part[0]]
+
+
+def fits(shape: str, original: str, folded: str, clause: str) -> bool:
+    """Whether the value looks like what `shape` names: a `place`, a `name`, something `proper`, or anything."""
+    if not folded or len(original) > 300:
+        return False
+    has_han = regex.search(r"\p{Han}", original) is not None
+    if shape == "place":
+        if has_han:
+            return True
+        if original[0].isupper() or original[0].isdigit():
+            return True
+        if _PLACE_LOWER.match(folded):
+            return regex.search(r"\s\p{Lu}\p{L}", original) is not None
+        # Somebody who writes no capitals at all still lives somewhere.
+        return regex.search(r"\p{Lu}(?!\b|')", clause) is None and len(folded.split()) <= 3
+    if shape == "name":
+        if has_han:
+            return len(original) <= 8 and regex.search(r"[的了是在有不]", folded) is None
+        if _NAME_EN.fullmatch(original):
+            return True
+        return regex.search(r"\p{Lu}(?!\b|')", clause) is None and len(folded.split()) <= 2 and folded.isascii()
+    if shape == "proper":
+        return has_han or regex.search(r"[\p{Lu}\d]", original) is not None
+    if shape == "capital":
+        return has_han or _NAME_EN.fullmatch(original) is not None
+    return True
+
+
+def _cut(pattern: regex.Pattern[str], folded: str, start: int, end: int) -> list[tuple[int, int]]:
+    parts: list[tuple[int, int]] = []
+    left = start
+    for match in pattern.finditer(folded, start, end):
+        parts.append((left, match.start()))
+        left = match.end()
+    parts.append((left, end))
+    return parts
+
+
+def _end_of(pattern: regex.Pattern[str], folded: str, start: int, end: int) -> int:
+    match = pattern.match(folded, start, end)
+    return match.end() if match else start
