@@ -264,7 +264,7 @@ def user_turns_around(
     connection: Connection, turn: Turn, *, limit: int = 20
 ) -> tuple[list[Neighbour], list[Neighbour]]:
     """The same person's turns before (newest first) and after (oldest first) `turn` in its conversation."""
-    base = select(turns.c.turn_key, turns.c.turn_id, turns.c.user_id, turns.c.sent_at, turns.c.retracts).where(
+    base = select(turns.c.turn_key, turns.c.turn_id, turns.c.sent_at, turns.c.retracts).where(
         turns.c.conversation_key == turn.conversation_key,
         # The digest and not the id: MySQL's comparison pads, so that "ann" would be "ann " as well.
         turns.c.owner_key == turn.owner_key,
