@@ -15,7 +15,8 @@ from sinks.truth.engine import Truth, make_engine
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
-def _config(url: str) -> Config:
+def configuration(url: str) -> Config:
+    """Alembic's configuration for this database, for `alembic.command`."""
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS))
     config.attributes["url"] = url
@@ -24,7 +25,7 @@ def _config(url: str) -> Config:
 
 def upgrade(url: str, revision: str = "head") -> str:
     """Bring the schema up to `revision`; returns what it is at now."""
-    command.upgrade(_config(url), revision)
+    command.upgrade(configuration(url), revision)
     return current(url) or ""
 
 
