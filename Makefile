@@ -36,12 +36,13 @@ test: setup ## all tests; installs Kafka's jars and MariaDB first where it can
 	fi
 	@$(BIN)/python -m pytest
 
-check: setup ## style, types and the compose file
+check: setup ## style, types, the compose file and the exported contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy --explicit-package-bases ops/dev tests/conftest.py tests/services
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	$(BIN)/memriver schemas export --check
 
 services: setup ## start Kafka and MariaDB in .dev and leave them running; prints the settings to use
 	@ops/dev/install.sh

@@ -64,8 +64,11 @@ def export(directory: Path, *, write: bool = True) -> list[str]:
 
 
 def _asyncapi() -> dict[str, Any]:
-    """AsyncAPI 3.0: channels are topics, operations are seen from memriver."""
-    received = {"turns", "feedback"}
+    """AsyncAPI 3.0: channels are topics, operations are seen from memriver.
+
+    `receive` is what others may send; memriver's own stages talk to each other over `commands` as well.
+    """
+    received = {"turns", "commands", "feedback"}
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "memriver", "version": "1", "description": "Topics of the memory pipeline."},

@@ -11,7 +11,7 @@ import yaml
 from schemas.turn import MAX_TEXT
 
 DECLARED: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).resolve().parents[2] / "ops" / "topics.yaml").read_text(encoding="utf-8")
+    (Path(__file__).resolve().parents[2] / "streams" / "topics.yaml").read_text(encoding="utf-8")
 )
 TOPICS: dict[str, dict[str, Any]] = {topic["name"]: topic for topic in DECLARED["topics"]}
 DAY = 86_400_000
