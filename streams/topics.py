@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -15,6 +16,8 @@ from processors.exceptions import FatalError, TransientError
 from streams.connection import client_options
 from streams.settings import Settings
 
+_LOOKS = 100
+_LOOK_SECONDS = 0.1
 _TOPIC_SOURCE = 1  # DYNAMIC_TOPIC_CONFIG among the sources of a setting (KIP-226)
 
 
@@ -68,17 +71,17 @@ async def _apply(admin: AIOKafkaAdminClient, settings: Settings, replication_fac
     done: list[Applied] = []
     for spec in declared():
         name = settings.topic(spec.name)
-        row = existing.get(name)
-        if row is None:
-            await _create(admin, name, spec, replication_factor)
-            done.append(Applied(name, "created", f"{spec.partitions} partitions"))
-            continue
+        created = name not in existing and await _create(admin, name, spec, replication_factor)
+        row = existing.get(name) or await _visible(admin, name)
         partitions = len(row["partitions"])
         if partitions != spec.partitions:
             raise FatalError(
                 f"{name} has {partitions} partitions, declared are {spec.partitions}: keys would move between partitions "
                 "and lose their order; drain the topic and recreate it, or change streams/topics.yaml"
             )
+        if created:
+            done.append(Applied(name, "created", f"{spec.partitions} partitions"))
+            continue
         found, own = await _configs(admin, name)
         changed = {key for key, value in spec.config.items() if found.get(key) != value}
         if changed:
@@ -88,13 +91,27 @@ async def _apply(admin: AIOKafkaAdminClient, settings: Settings, replication_fac
     return done
 
 
-async def _create(admin: AIOKafkaAdminClient, name: str, spec: TopicSpec, replication_factor: int) -> None:
+async def _create(admin: AIOKafkaAdminClient, name: str, spec: TopicSpec, replication_factor: int) -> bool:
+    """False if it was there already, made by somebody else a moment ago."""
     topic = NewTopic(name, spec.partitions, replication_factor, topic_configs=dict(spec.config))
     response = await admin.create_topics([topic])
     for row in response.topic_errors:
         code = row[1]
-        if code and for_code(code) is not TopicAlreadyExistsError:
+        if code and for_code(code) is TopicAlreadyExistsError:
+            return False
+        if code:
             raise FatalError(f"{name} could not be created ({for_code(code).__name__})")
+    return True
+
+
+async def _visible(admin: AIOKafkaAdminClient, name: str) -> dict[str, Any]:
+    """The topic's description. A broker learns of a new topic a little after the controller has made it (KIP-500)."""
+    for _attempt in range(_LOOKS):
+        for row in await admin.describe_topics():
+            if row["topic"] == name and row["partitions"]:
+                return dict(row)
+        await asyncio.sleep(_LOOK_SECONDS)
+    raise TransientError(f"{name} was made, but the broker does not show it yet")
 
 
 async def _alter(admin: AIOKafkaAdminClient, name: str, config: dict[str, str]) -> None:
