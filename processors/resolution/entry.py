@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import regex
 
 from schemas import Candidate
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 _DIGITS = regex.compile(r"\d+")
 
 
@@ -19,9 +19,8 @@ def order_key(stated_at: datetime, turn_id: str, position: int, claim_id: str) -
     First when it was said, then the turn's id with its numbers compared as numbers ("t9" before "t10"), then the place
     inside the turn. The claim's own id breaks the last tie, so that no two entries are equal.
     """
-    micros = (
-        int((stated_at - _EPOCH).total_seconds() * 1_000_000) + 62_135_596_800_000_000
-    )  # keeps years before 1970 positive
+    # In whole numbers: a float of seconds gives two turns a microsecond apart the same key.
+    micros = (stated_at - _YEAR_ONE) // timedelta(microseconds=1)
     natural = _DIGITS.sub(lambda match: match.group().zfill(12), turn_id)[:128]
     return f"{micros:020d}|{natural}|{position:04d}|{claim_id}"
 

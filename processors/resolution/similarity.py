@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import regex
 
-from processors.keywords import tokens
+from processors.keywords import normalise, tokens
 from processors.slots import value_key
 from schemas import Candidate, Category, Memory
 
@@ -22,10 +22,19 @@ Compare = Callable[[str, Sequence[str]], Sequence[float]]
 _SENTENCES = frozenset(
     {Category.NOTE, Category.INSTRUCTION, Category.EVENT, Category.TASK, Category.LESSON, Category.GOAL}
 )
-_NUMBERS = regex.compile(r"\d+|[零〇一二两三四五六七八九十百千万]+(?=[点号日月年天周个次块元])")
-_NEGATION = regex.compile(
-    r"\b(?:not|no|never|none|without|don't|doesn't|didn't|won't|can't|isn't|stop)\b|[不没别勿无未]"
+# A Chinese numeral counts where a measure word or a weekday says that it is one: 一起 is no number.
+_NUMBERS = regex.compile(
+    r"\d+"
+    r"|[零〇一二两三四五六七八九十百千万半]+(?=[点号日月年天周个次块元只条头匹杯瓶口人岁层楼斤里米度分秒小倍遍份本张台辆件位间套片粒颗顿场节门种双])"
+    r"|(?<=周|星期|礼拜)[一二三四五六日天末]"
+    r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+    r"|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|half|dozen|once"
+    r"|twice)\b"
+    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+    r"|\b(?:january|february|march|april|may|june|july|august|september|october|november|december)\b"
 )
+_NOT = regex.compile(r"(?<=\w)n't\b|(?<=\bcan)not\b")
+_NEGATION = regex.compile(r"\b(?:not|no|never|none|nothing|nobody|neither|nor|without|stop(?:s|ped)?)\b|[不没别勿无未]")
 
 
 def is_sentence(category: Category) -> bool:
@@ -40,8 +49,10 @@ def same_value(one: str, other: str) -> bool:
         return True
     if len(short) < 2 or not long.startswith(short):
         return False
-    rest = long[len(short) :]
-    return rest[0] in ",，(（" or bool(regex.fullmatch(r"[市省区县镇]", rest))
+    rest = long[len(short) :].lstrip()
+    if short[-1].isdigit() and regex.match(r",\d", rest):
+        return False  # 12 and 12,000
+    return rest[0] in ",(" or bool(regex.fullmatch(r"[市省区县镇]", rest))
 
 
 def same_in_slot(memory: Memory, claim: Candidate) -> bool:
@@ -68,24 +79,33 @@ class Nearest:
         self._conflict = conflict
 
     def find(self, claim: Candidate, stored: Sequence[tuple[str, Memory]]) -> Verdict | None:
-        """The best match at or above the conflict threshold, or None. Ties go to the older memory."""
+        """The best match at or above the conflict threshold, the same statement first, or None. Ties go to the older memory."""
         best: Verdict | None = None
         ordered = sorted(stored, key=lambda item: (item[1].first_stated_at, item[1].id))
         if not ordered:
             return None
         similarities = self._compare(claim.text, [memory.text for _key, memory in ordered])
         for (cell_key, memory), similarity in zip(ordered, similarities, strict=True):
-            if similarity < self._conflict or (best is not None and similarity <= best.similarity):
+            if similarity < self._conflict:
                 continue
             same = similarity >= self._dedupe and _nothing_tells_apart(memory.text, claim.text)
-            best = Verdict(cell_key, memory, similarity, same)
+            # A repeated statement before one that only looks alike: calibrated scores saturate at 1.
+            if best is None or (same, similarity) > (best.same, best.similarity):
+                best = Verdict(cell_key, memory, similarity, same)
         return best
 
 
 def _nothing_tells_apart(one: str, other: str) -> bool:
-    if sorted(_NUMBERS.findall(one)) != sorted(_NUMBERS.findall(other)):
-        return False
-    if len(_NEGATION.findall(one.casefold())) % 2 != len(_NEGATION.findall(other.casefold())) % 2:
+    # The words themselves and not how many: 特别喜欢 has a 别 as 不喜欢 has a 不.
+    if _numbers(one) != _numbers(other) or _negations(one) != _negations(other):
         return False
     words, others = set(tokens(one)), set(tokens(other))
     return bool(words & others) and len(words & others) * 2 >= len(words | others)
+
+
+def _numbers(text: str) -> list[str]:
+    return sorted(_NUMBERS.findall(normalise(text)))
+
+
+def _negations(text: str) -> list[str]:
+    return sorted(_NEGATION.findall(_NOT.sub(" not", normalise(text))))
