@@ -19,8 +19,8 @@ _CLAUSE_END: Final = regex.compile(
     r"|(?<!\d):(?!//)|:(?![\d/])"
     r"|——+|\s--?\s|\s[–—]\s|(?<=[a-z])—(?=[a-z])|[()]"
     r"|(?<=\p{Han})\s+(?=\p{Han})"
-    r"|(?<=[^\s,]{2})(?=(?:但是|不过|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))"
-    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|如果|要是|假如|a|b))"
+    r"|(?<=[^\s,]{2})(?=(?:但是|不过(?![敏去来分关瘾是如问几够])|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))"
+    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|如果|要是|假如|关于|有关|除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|a|b))"
     r"(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的|今年|家|老家|会|习惯|每|讨厌))"
     r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|always)\b)"
     r"|\sbut\s+(?!also\b)"
@@ -35,9 +35,16 @@ _LIST_ITEM: Final = regex.compile(
     r"\s*(?:and|or|&)?\s*+(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|could|because)\b)"
     r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}\s*"
 )
-_LIST_LAST: Final = regex.compile(r"\s*(?:and|or|&)\s")
-_PLACE_HEAD: Final = regex.compile(r"\b(?:in|to|from|at|near)\s+(?:\d+\w?\s)?(?:\p{Lu}[\w.'-]*)(?:\s\p{Lu}[\w.'-]*){0,2}$")
-_PLACE_TAIL: Final = regex.compile(r"\s*\p{Lu}[\p{L}.]*(?:\s\p{Lu}[\p{L}.]*){0,2}\s*")
+_LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s")
+_PLACE_HEAD: Final = regex.compile(
+    r"\b(?:in|to|from|at|near|address is)\s+(?:\d+\w?\s)?(?:\p{Lu}[\w.'-]*)(?:\s\p{Lu}[\w.'-]*){0,3}$"
+)
+_PLACE_TAIL: Final = regex.compile(
+    r"\s*\p{Lu}[\p{L}.]*(?:\s\p{Lu}[\p{L}.]*){0,2}(?:\s\d{4,5})?\s*(?:\s(?:with|since|for|now|where|because|right now|at the)\b.*)?"
+)
+# "我养了一只猫，叫咪咪": the name belongs to what was just introduced, not to the speaker.
+_NAMED_HEAD: Final = regex.compile(r"(?:养了?|[只条匹]|女儿|儿子|孩子|老婆|妻子|太太|老公|丈夫|猫|狗|朋友|哥哥?|姐姐?|弟弟?|妹妹?)[^,]{0,8}$")
+_NAMED_TAIL: Final = regex.compile(r"\s*(?:它|他|她)?(?:的?名字)?(?:叫做?|名叫)(?!我|他|她|你)\S{1,8}\s*")
 _NOT_PLACE: Final = regex.compile(r"\s*(?:I|And|But|So|My|We|Please|Thanks|The|Not|Do|Can|What)\b")
 
 # A time or scope in front of its sentence: "For the next 30 days, answer in English", "Last month, I moved to York".
@@ -50,7 +57,8 @@ _HEAD: Final = regex.compile(
     r"(?:about |around |almost )?(?:\d+|an?|one|two|three|four|five|six|ten|a few|a couple of|several) (?:day|week|month|year)s? ago|"
     r"(?:back )?in (?:(?:january|february|march|april|may|june|july|august|september|october|november|december)(?: (?:of )?\d{4})?|(?:19|20)\d\d)|"
     r"on (?:\w+days?|weekends?|weekdays?)|every (?:morning|day|night|evening|week|weekend|month|\w+day)|at (?:weekends?|night)|in the (?:mornings?|evenings?|afternoons?)|"
-    r"in my (?:free|spare) time|when (?:you )?(?:answer|reply|respond|writ|explain|speak|talk)\w*[\w ]{0,30})\s*"
+    r"in my (?:free|spare) time|when (?:you )?(?:answer|reply|respond|writ|explain|speak|talk)\w*[\w ]{0,30}|"
+    r"(?:whenever|when|every time|if) i (?:ask|say|request|mention|send|type|give|want|need|share|paste|upload|write)\b[^,]{0,60})\s*"
 )
 _DAY: Final = regex.compile(
     r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)\w{0,6}\.? \d{1,2}(?:st|nd|rd|th)?\s*$"
@@ -119,6 +127,10 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
                 right, colon = cuts[after][1:]
                 after += 1
         if after < len(cuts) and not colon:
+            if _NAMED_HEAD.search(folded, left, right) and _NAMED_TAIL.fullmatch(folded, *cuts[after][:2]):
+                right, colon = cuts[after][1:]
+                after += 1
+        if after < len(cuts) and not colon:
             if _PLACE_HEAD.search(text, left, right) and _PLACE_TAIL.fullmatch(text, *cuts[after][:2]):
                 if not _NOT_PLACE.match(text, *cuts[after][:2]):
                     right, colon = cuts[after][1:]
@@ -127,7 +139,8 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
                 probe = after
                 while probe < len(cuts) and _LIST_ITEM.fullmatch(folded, *cuts[probe][:2]):
                     probe += 1
-                    if _LIST_LAST.match(folded, *cuts[probe - 1][:2]):
+                    whole = probe == len(cuts) and probe > after + 1
+                    if whole or _LIST_LAST.search(folded, *cuts[probe - 1][:2]):
                         right, colon = cuts[probe - 1][1:]
                         after = probe
         joined.append((left, right, colon))

@@ -101,13 +101,14 @@ def _rule(row: dict[str, Any], language: str, macros: dict[str, str]) -> Rule:
         raise FatalError(f"rule {name} does not compile: {error}") from error
     attribute = row.get("attribute", "")
     kind = row.get("kind", "claim")
-    if kind == "claim" and attribute != "*" and attribute not in known_slots():
+    if kind == "claim" and not attribute.startswith("*") and attribute not in known_slots():
         raise FatalError(f"rule {name} names the attribute {attribute!r}, which slots.yaml does not have")
     return Rule(
         id=name,
         language=language,
         kind=kind,
-        attribute=attribute,
+        # "*" reads an open attribute's name from the sentence, "*grade" is one of that name.
+        attribute=attribute if attribute == "*" else attribute.removeprefix("*"),
         operation=Operation(row.get("operation", "assert")),
         patterns=patterns,
         keywords=tuple(str(word) for word in row["keywords"]),

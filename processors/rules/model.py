@@ -62,14 +62,15 @@ class Rule:
     shape: str
     splits: bool
     confidence: float
-    # "past": a time in the clause is when it began; "future": a coming time is required; "bound": it limits validity.
+    # "past": a time in the clause is when it began; "future": a coming time is required; "due": one
+    # is taken when there is one; "bound": it limits validity.
     time: str
     # Other attributes for other named groups, e.g. employer next to occupation.
     also: tuple[tuple[str, str], ...]
-    # Attributes whose same value this statement ends.
+    # Attributes whose same value this statement ends; "likes:thing" ends what the group `thing` caught.
     ends: tuple[str, ...]
     ttl_days: int | None
     # Whether the subject may be left out ("我叫李雷，住在上海").
     elides: bool
-    # An order put as a question ("could you remember that …?").
+    # An order that may be put as a question ("could you remember that …?").
     polite: bool

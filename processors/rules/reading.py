@@ -24,6 +24,8 @@ _TIMEOUT: Final = 0.05
 
 _HAN: Final = regex.compile(r"\p{Han}")
 _EDGE: Final = regex.compile(r"[\s\p{P}\p{S}--[+#%)\]》\"”」』]]+$", regex.V1)
+_ASKING: Final = regex.compile(r"[吗么嘛]$")
+_STATES: Final = regex.compile(r"\b(?:is|are|was|were|has|have|needs?|must|should|will|starts?|ends?)\b|\d|是|在")
 _ANSWERS: Final = frozenset({"answer_language", "answer_length", "answer_style", "instruction"})
 
 
@@ -74,8 +76,9 @@ class Reading:
                 return ()
             previous = sentence
         if not self._hits and self._words.weak_retract.fullmatch(self._folded.strip(" \n.!~。")):
-            body, end = 0, len(self._text)
-            return (self._marker(self._rules.retracts[0], body, end),)
+            language = "zh" if _HAN.search(self._text) else "en"
+            rule = next(rule for rule in self._rules.retracts if rule.language == language)
+            return (self._marker(rule, 0, len(self._text)),)
         return _unique(self._hits)
 
     def _sentence(self, clauses: list[Clause], previous: list[Clause]) -> bool:
@@ -94,7 +97,7 @@ class Reading:
                 # "Correction:" and other fillers only.
                 continue
             piece = self._folded[body:end]
-            asked = clause.asked
+            asked = clause.asked or _ASKING.search(piece) is not None
             if self._any(self._rules.suppressions, piece):
                 return False
             if self._retracts(piece, body, end, mark):
@@ -124,6 +127,8 @@ class Reading:
                 order, blocked = rule, False
                 forward = forward or clause.colon
                 body, end = self._body(body + offset, end)
+                if rule.polite and (particle := _ASKING.search(self._folded, body, end)) is not None:
+                    end = particle.start()
                 piece = self._folded[body:end]
                 if not piece or self._words.anaphora.fullmatch(piece):
                     if clause.colon:
@@ -143,7 +148,8 @@ class Reading:
             if order is None and not blocked and (asked or self._words.asks.search(piece)):
                 tail = self._words.request_tail.search(piece)
                 if tail is None or tail.start() == 0:
-                    self._step(piece, claimed=False)
+                    # "Could you answer in English?" asks for no information.
+                    self._step(piece, claimed=self._claims(clause.start, body, end, None, polite=True))
                     continue
                 end = body + tail.start()
                 piece = self._folded[body:end]
@@ -182,10 +188,11 @@ class Reading:
         return self._words.speaker.fullmatch(piece) is not None and (speaker is None or fold(speaker) != piece)
 
     def _step(self, piece: str, *, claimed: bool) -> None:
-        if claimed:
-            self._carry = True
-        elif (subject := self._words.subject.match(piece)) is not None:
+        if (subject := self._words.subject.match(piece)) is not None:
+            # "我女儿叫小雨，对花生过敏": what follows is said of her.
             self._carry = subject.group("self") is not None
+        elif claimed:
+            self._carry = True
 
     def _any(self, rules: tuple[Rule, ...], piece: str) -> bool:
         return any(self._search(rule, piece) is not None for rule in rules)
@@ -240,7 +247,10 @@ class Reading:
             if not any(word in piece for word in rule.keywords):
                 continue
             for pattern in rule.patterns:
-                match = pattern.fullmatch(piece, timeout=_TIMEOUT)
+                try:
+                    match = pattern.fullmatch(piece, timeout=_TIMEOUT)
+                except TimeoutError:
+                    continue
                 if match is None:
                     continue
                 groups = match.groupdict()
@@ -294,7 +304,7 @@ class Reading:
 
     # Statements
 
-    def _claims(self, lead: int, start: int, end: int, order: Rule | None) -> bool:
+    def _claims(self, lead: int, start: int, end: int, order: Rule | None, *, polite: bool = False) -> bool:
         piece = self._folded[start:end]
         negated = ""
         contrast = self._words.contrast.search(piece)
@@ -310,7 +320,7 @@ class Reading:
                 forms += [("I ", "i " + piece), ("I'm ", "i'm " + piece)]
         for prefix, form in forms:
             for rule in self._rules.claims:
-                if prefix and not rule.elides:
+                if (prefix and not rule.elides) or (polite and not rule.polite):
                     continue
                 for word in rule.keywords:
                     if word in form:
@@ -352,10 +362,20 @@ class Reading:
                 left, right = match.span(group)
                 fields.append((other, max(start, left + shift), right + shift))
         made: list[RuleHit] = []
+        ended = [entry.split(":") for entry in rule.ends if ":" in entry]
         for position, (name, left, right) in enumerate(fields):
-            made += self._values(rule, name, left, right, prefix, start, end, order, main=position == 0)
+            head = groups.get("head") or "" if position == 0 else ""
+            if head:
+                begin, until = match.span("head")
+                head = self._text[max(start, begin + shift) : until + shift]
+            made += self._values(rule, name, left, right, prefix, start, end, order, main=position == 0, head=head)
             if position == 0 and not made:
                 return False
+        for name, group in ended:
+            if groups.get(group):
+                begin, until = match.span(group)
+                thing = self._text[max(start, begin + shift) : until + shift]
+                made.append(replace(made[0], operation=Operation.END, attribute=name, value=thing))
         self._hits += [self._timed(rule, hit, lead, start, end) for hit in made]
         return True
 
@@ -371,8 +391,10 @@ class Reading:
         order: Rule | None,
         *,
         main: bool,
+        head: str,
     ) -> list[RuleHit]:
         clause = self._text[start:end]
+        ends = [other for other in rule.ends if ":" not in other]
         base = RuleHit(
             rule.id,
             HitKind.CLAIM,
@@ -387,7 +409,7 @@ class Reading:
             ttl_days=rule.ttl_days,
         )
         if left < 0:
-            return [base, *(replace(base, operation=Operation.END, attribute=other) for other in rule.ends)]
+            return [base, *(replace(base, operation=Operation.END, attribute=other) for other in ends)]
         left, right = trimmed(self._text, left, right, self._folded, times=rule.time in ("past", "future"))
         parts = items(left, right, self._folded) if rule.splits and main else [(left, right)]
         made: list[RuleHit] = []
@@ -397,11 +419,15 @@ class Reading:
             if not fits(rule.shape if main else "any", value, folded, clause):
                 continue
             if main and rule.reject is not None and rule.reject.search(folded):
+                if not made:
+                    # "I love how it shows the sea and the sky": the head of the list decides what kind of sentence it is.
+                    return []
                 continue
             text = clause if len(parts) == 1 else self._text[start:left] + value + self._text[right:end]
-            made.append(replace(base, value=value, text=prefix + text))
+            # "不吃" and each thing that is not eaten: the value says by itself what it says.
+            made.append(replace(base, value=head + value, text=prefix + text))
             if main:
-                made += [replace(made[-1], operation=Operation.END, attribute=other) for other in rule.ends]
+                made += [replace(made[-1], operation=Operation.END, attribute=other) for other in ends]
         return made
 
     def _attribute(self, raw: str, suffix: str | None = None) -> str:
@@ -423,7 +449,7 @@ class Reading:
         if rule.time == "past":
             began = [span.start for span in spans if span.start <= sent]
             return replace(hit, event_time=began[0], valid_from=began[0]) if began else hit
-        if rule.time == "future":
+        if rule.time in ("future", "due"):
             coming = [span for span in spans if span.end is None or span.end > sent]
             return replace(hit, event_time=coming[0].start, valid_from=coming[0].start) if coming else hit
         return self._bounded(hit, spans, lead, start, end)
@@ -473,9 +499,12 @@ class Reading:
         kept = [(a, b) for a, b in spans if not self._words.courtesy.fullmatch(self._folded[a:b])]
         if claimed:
             kept = [(a, b) for a, b in kept if not self._words.asks.search(self._folded[a:b])]
-        if not kept or rule.polite:
+        if not kept:
             return
         start, end = kept[0][0], kept[-1][1]
+        if rule.polite and _STATES.search(self._folded, start, end) is None:
+            # "Can you remember things?" is a question.
+            return
         left, right = trimmed(self._text, start, end, self._folded, times=False)
         piece = self._folded[left:right]
         if len(piece) < (2 if _HAN.search(piece) else 4) or self._words.unworthy.match(piece):

@@ -7,7 +7,7 @@ from typing import Final
 import regex
 
 _LEFT: Final = regex.compile(
-    r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过|着|到|一下)(?!\p{Han}?$)|就是|的是|于是|that\s+)*+", regex.V1
+    r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过|着|到|一下)(?!\p{Han}?$)|就是|的是|于是)*+", regex.V1
 )
 _TAIL_ZH: Final = regex.compile(
     r"(?:的人|了|的话|的(?<!目的)|啊|(?<![酒网贴水氧书咖])吧|(?<!毛)呢|哦|呀|嘛|啦|噢|喔|喽|咯|哟|呗|哈哈+|来着|而已|谢谢|多谢|拜托|就好|就行|就可以|即可|什么的|"
@@ -16,7 +16,7 @@ _TAIL_ZH: Final = regex.compile(
 _TAIL_EN: Final = regex.compile(
     r"\b(?:right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|thank you|too|as well|"
     r"though|actually|so much|very much|a lot|the most|the best|more than anything|any ?more|anyway|fyi|ok|okay|"
-    r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*)$"
+    r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*|recently|lately|all the time|sometimes|now and then|from time to time|i think|i guess|one day|someday)$"
 )
 _TAIL_TIME: Final = regex.compile(
     r"(?:\s|\b)(?:(?:last|next|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|weekend|\w+day|january|february|march|april|may|june|"
@@ -29,12 +29,17 @@ _TAIL_TIME: Final = regex.compile(
 _RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
 
 _SEPARATOR: Final = regex.compile(
-    r"\s*(?:、|/|,\s*(?:and|or)\b|,|;|以及|还有|\s(?:and|or|&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
+    r"\s*(?:、|(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫)|;|以及|还有|\s(?:and|or|&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
 )
 _AND_ZH: Final = regex.compile(r"\s*(?:和|与|及|跟|或者|或)\s*")
 _NOT_ITEM: Final = regex.compile(
     r"(?:我|你|他|她|它|朋友|家人|大家|同学|同事|别人|孩子|老婆|老公|女友|男友|爸|妈|人|谁)"
 )
+_MEASURE: Final = regex.compile(
+    r"(?:(?:some|a (?:little|bit)(?: bit)?(?: of)?|also|even|especially|particularly|sometimes|occasionally|basic|maybe|to) )*+"
+)
+_ACTIVITY: Final = regex.compile(r"\p{L}+ing\s+\S+\s+\S+")
+_GERUND: Final = regex.compile(r"(?:\w+ )?\p{L}+ing\b")
 _FIXED: Final = regex.compile(
     r"^(?:.*\b)?(?:mac and cheese|rock and roll|salt and vinegar|fish and chips|r and b|drum and bass|bed and breakfast|"
     r"peanut butter and jelly|black and white|arts and crafts|friends and family|family and friends|dungeons and dragons|"
@@ -75,6 +80,9 @@ def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
     if _FIXED.search(folded[start:end]):
         return parts
     cut = _cut(_SEPARATOR, folded, start, end)
+    if _ACTIVITY.match(folded, *cut[0]) and not all(_GERUND.match(folded, *part) for part in cut[1:]):
+        # "spending time with friends and family" is one thing.
+        cut = parts
     if all(not _PRONOUN_EN.match(folded, left, right) for left, right in cut[1:]):
         parts = cut
     out: list[tuple[int, int]] = []
@@ -86,6 +94,9 @@ def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
             and not regex.match(r"[在去到]", folded[left:right])
         )
         out.extend(pieces if good else [(left, right)])
+    if len(out) > 1:
+        # "French, some German and a little Italian": the measure is no part of the item.
+        out = [(_end_of(_MEASURE, folded, left, right), right) for left, right in out]
     return [part for part in out if part[1] > part[0]]
 
 
