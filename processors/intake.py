@@ -47,6 +47,7 @@ class Intake:
             retracts = any(hit.kind is HitKind.RETRACT_PREVIOUS for hit in hits)
             for position, candidate in enumerate(candidates_from(turn, hits)):
                 verdicts.append(self._gate.judge(candidate.model_copy(update={"position": position}), turn))
+            verdicts = _all_locked_up(verdicts)
         return Judged(
             turn=turn,
             content_hash=_content_hash(turn),
@@ -69,6 +70,21 @@ class Intake:
         if retracts and not verdicts:
             return "retraction"
         return self._noise.judge(turn).reason
+
+
+def _all_locked_up(verdicts: list[Verdict]) -> list[Verdict]:
+    """One poisoned clause makes the whole turn suspect: its harmless-looking half may be the payload."""
+    if not any(verdict.decision is Decision.QUARANTINE for verdict in verdicts):
+        return verdicts
+    locked: list[Verdict] = []
+    for verdict in verdicts:
+        if verdict.decision in (Decision.QUARANTINE, Decision.REFUSE):
+            locked.append(verdict)
+            continue
+        reasons = (*verdict.reasons, "same_turn")
+        update = {"decision": Decision.QUARANTINE.value, "decision_reasons": reasons}
+        locked.append(Verdict(Decision.QUARANTINE, reasons, verdict.candidate.model_copy(update=update)))
+    return locked
 
 
 def _content_hash(turn: Turn) -> str:

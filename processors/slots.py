@@ -60,7 +60,8 @@ def slot_for(attribute: str) -> Slot:
 
 
 _SEPARATORS = regex.compile(r"[\s\-_]+")
-_EDGE = regex.compile(r"^[\s\p{P}\p{S}]+|[\s\p{P}\p{S}]+$")
+# A sign at the edge belongs to the value: A+ and A-, C++ and C#, -5 and 5 are different things.
+_EDGE = regex.compile(r"^[\s[\p{P}\p{S}]--[+#%&$€£¥°/-]]+|[\s[\p{P}\p{S}]--[+#%&$€£¥°-]]+$", regex.V1)
 _SPACE = regex.compile(r"\s+")
 
 

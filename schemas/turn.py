@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -110,6 +111,13 @@ class Turn(Contract):
         if not self.text and not self.attachments and not self.deleted and not self.conversation_end:
             raise ValueError("a turn needs text, an attachment, deleted or conversation_end")
         return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's; the keys of a changed copy are computed anew."""
+        copy = super().model_copy(update=update, deep=deep)
+        for name in ("conversation_key", "turn_key", "owner_key"):
+            copy.__dict__.pop(name, None)
+        return copy
 
     @cached_property
     def conversation_key(self) -> str:

@@ -176,22 +176,25 @@ class Delivery:
         progress.last_at, progress.busy_since = time.monotonic(), None
 
     async def run_many(
-        self, stream: Any, name: str, handle: Callable[[Message], Awaitable[None]], concurrency: int
+        self,
+        stream: Any,
+        name: str,
+        handle: Callable[[Sequence[Message]], Awaitable[None]],
+        *,
+        size: int,
+        flying: int,
     ) -> None:
-        """For slow work: many messages at once, acknowledged as a finished prefix per partition."""
+        """For slow work: up to `flying` groups of `size` messages at once, acknowledged as a finished prefix."""
         progress = self.progress.setdefault(name, Progress())
-        window = _Window(concurrency)
+        window = _Window(flying, progress)
         try:
-            async for event in stream.noack().events():
+            async for events in _groups(stream.noack().events(), size, self._linger):
                 await self._drain(name)
                 progress.busy_since = progress.busy_since or time.monotonic()
-                message = _message(event)
-                self._check_position(name, message)
-                await window.add(event, asyncio.ensure_future(self._patiently(name, handle, message)))
-                progress.handled += window.settle()
-                progress.last_at = time.monotonic()
-                if window.empty:
-                    progress.busy_since = None
+                messages = [_message(event) for event in events]
+                for message in messages:
+                    self._check_position(name, message)
+                await window.add(events, asyncio.ensure_future(self._patiently(name, handle, messages)))
         except asyncio.CancelledError:
             window.cancel()
             raise
@@ -274,7 +277,7 @@ class Delivery:
 
     def _judge(self, messages: Sequence[Message], stage: Stage[T]) -> _Judged[T]:
         started = time.perf_counter()
-        judged = _Judged[T]([], [])
+        judged: _Judged[T] = _Judged([], [])
         for message in messages:
             try:
                 judged.good.append(Delivered(message, stage.prepare(message)))
@@ -313,8 +316,15 @@ class Delivery:
                 log.warning("%s: %s; again in %.1f s", stage, error, wait)
                 await asyncio.sleep(wait)
 
-    async def _patiently(self, name: str, handle: Callable[[Message], Awaitable[None]], message: Message) -> None:
-        await self._again(name, lambda: handle(message))
+    async def _patiently(
+        self, name: str, handle: Callable[[Sequence[Message]], Awaitable[None]], messages: Sequence[Message]
+    ) -> None:
+        try:
+            await self._again(name, lambda: handle(messages))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above; waiting for the next message to notice would take too long
+            self.fatal(name, error)
 
     async def in_thread(self, work: Callable[..., R], *args: Any) -> R:
         """Run blocking work without holding up the event loop."""
@@ -328,68 +338,73 @@ class Delivery:
 
 
 class _Window:
-    """Messages in flight, in the order they came; at most `limit` unfinished or unacknowledged."""
+    """Groups in flight, in the order they came; at most `limit` unfinished."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, progress: Progress) -> None:
         self._limit = limit
-        self._flying: deque[tuple[Any, asyncio.Future[None]]] = deque()
+        self._progress = progress
+        self._flying: deque[tuple[list[Any], asyncio.Future[None]]] = deque()
 
-    @property
-    def empty(self) -> bool:
-        return not self._flying
-
-    async def add(self, event: Any, task: asyncio.Future[None]) -> None:
-        """Take one more, waiting for the oldest while the window is full."""
-        self._flying.append((event, task))
-        task.add_done_callback(lambda _done: self.settle(quietly=True))
+    async def add(self, events: list[Any], task: asyncio.Future[None]) -> None:
+        """Take one more group, waiting for the oldest while the window is full."""
+        self._flying.append((events, task))
+        task.add_done_callback(self._settle)
         while len(self._flying) >= self._limit:
             await asyncio.wait({self._flying[0][1]})
-            self.settle()
+            self._settle(task)
 
-    def settle(self, *, quietly: bool = False) -> int:
-        """Acknowledge the finished prefix; an error in it is raised (or left for the next call, when `quietly`)."""
-        count = 0
+    def _settle(self, _done: asyncio.Future[None]) -> None:
+        """Acknowledge the finished prefix; whatever failed stays, and so does all behind it."""
         while self._flying and self._flying[0][1].done():
-            event, task = self._flying[0]
+            events, task = self._flying[0]
             if task.cancelled() or task.exception() is not None:
-                if quietly:
-                    return count
-                task.result()
+                return
             self._flying.popleft()
-            event.ack()
-            count += 1
-        return count
+            for event in events:
+                event.ack()
+            self._progress.handled += len(events)
+            self._progress.last_at = time.monotonic()
+            self._progress.busy_since = time.monotonic() if self._flying else None
 
     def cancel(self) -> None:
         """Give the unfinished work back: it was never acknowledged."""
-        for _event, task in self._flying:
+        for _events, task in self._flying:
             task.cancel()
 
 
 async def _groups(events: AsyncIterator[Any], size: int, linger: float) -> AsyncIterator[list[Any]]:
-    """Lists of what has arrived: at most `size`, waiting at most `linger` seconds for one more."""
-    upcoming: asyncio.Future[Any] | None = None
+    """Lists of what has arrived: at most `size`, waiting at most `linger` seconds for one more.
+
+    One task reads ahead, no further than one group: a task per message would cost more than the message.
+    """
+    arrived: deque[Any] = deque()
+    news, room = asyncio.Event(), asyncio.Event()
+
+    async def read() -> None:
+        async for event in events:
+            arrived.append(event)
+            news.set()
+            if len(arrived) >= size:
+                room.clear()
+                await room.wait()
+
+    reader = asyncio.ensure_future(read())
+    reader.add_done_callback(lambda _done: news.set())
     try:
         while True:
-            upcoming = upcoming or asyncio.ensure_future(anext(events))
-            group = [await upcoming]
-            upcoming = None
-            deadline = asyncio.get_running_loop().time() + linger
-            while len(group) < size:
-                upcoming = upcoming or asyncio.ensure_future(anext(events))
-                left = deadline - asyncio.get_running_loop().time()
-                if not upcoming.done():
-                    await asyncio.wait({upcoming}, timeout=max(0.0, left))
-                if not upcoming.done():
-                    break
-                group.append(upcoming.result())
-                upcoming = None
+            while not arrived:
+                if reader.done():
+                    reader.result()
+                    return
+                news.clear()
+                await news.wait()
+            if len(arrived) < size and not reader.done():
+                await asyncio.sleep(linger)
+            group = [arrived.popleft() for _ in range(min(size, len(arrived)))]
+            room.set()
             yield group
-    except StopAsyncIteration:
-        return
     finally:
-        if upcoming is not None:
-            upcoming.cancel()
+        reader.cancel()
 
 
 def _message(event: Any) -> Message:

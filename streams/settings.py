@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     model_name: str = "gpt-4o-mini"
     model_structured: Literal["json_schema", "json_object", "text"] = "json_schema"
     model_timeout_seconds: float = 60.0
-    model_concurrency: int = Field(default=16, ge=1)
+    model_concurrency: int = Field(default=64, ge=1)
     model_attempts: int = Field(default=5, ge=1, description="attempts at a batch before it is dead-lettered")
     model_token_budget_per_day: int = Field(default=0, ge=0, description="0: no limit")
     model_price_prompt: float = Field(default=0.0, ge=0, description="US dollars per million prompt tokens")

@@ -131,9 +131,11 @@ def _rate(bench: Bench, count: int, stages: str, done: Any) -> dict[str, Any]:
     """From the first stored turn to `done`; start-up is not what a stage does per second."""
     with bench.worker(stages) as process:
         while (first := bench.stored()) == 0:
+            _alive(process)
             time.sleep(0.02)
         started = time.perf_counter()
         while not done():
+            _alive(process)
             time.sleep(0.1)
         seconds = time.perf_counter() - started
         memory = process.memory_info().rss
@@ -146,6 +148,11 @@ def _rate(bench: Bench, count: int, stages: str, done: Any) -> dict[str, Any]:
         "worker_cpu_seconds": round(cpu, 1),
         "worker_rss_mb": round(memory / 1e6),
     }
+
+
+def _alive(process: psutil.Process) -> None:
+    if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+        raise SystemExit("the worker ended")
 
 
 def ingest(bench: Bench, count: int) -> dict[str, Any]:

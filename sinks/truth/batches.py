@@ -46,23 +46,24 @@ def existing(connection: Connection, batch_ids: Iterable[str]) -> set[str]:
     return found
 
 
-def state(connection: Connection, batch_id: str) -> tuple[str, int] | None:
-    """Status and attempts, or None for a batch that truth has never seen."""
-    row = connection.execute(
-        select(batches.c.status, batches.c.attempts).where(batches.c.batch_id == batch_id)
-    ).one_or_none()
-    return (row.status, row.attempts) if row is not None else None
+def states(connection: Connection, batch_ids: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Status and attempts of the batches that truth has seen."""
+    found: dict[str, tuple[str, int]] = {}
+    columns = (batches.c.batch_id, batches.c.status, batches.c.attempts)
+    for chunk in chunks(batch_ids):
+        for row in connection.execute(select(*columns).where(batches.c.batch_id.in_(chunk))):
+            found[row.batch_id] = (row.status, row.attempts)
+    return found
 
 
-def count_attempt(connection: Connection, batch_id: str) -> int:
-    """Attempts are counted when the work is claimed, so that one that kills its worker is counted too."""
-    connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(attempts=batches.c.attempts + 1))
-    return int(connection.execute(select(batches.c.attempts).where(batches.c.batch_id == batch_id)).scalar() or 0)
+def count_attempts(connection: Connection, batch_ids: Iterable[str], *, by: int = 1) -> None:
+    """Attempts are counted when the work is claimed, so that one that kills its worker is counted too.
 
-
-def uncount_attempt(connection: Connection, batch_id: str) -> None:
-    """The provider was away: this was no attempt."""
-    connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(attempts=batches.c.attempts - 1))
+    `by` -1 takes an attempt back: the provider was away, and that was none.
+    """
+    for chunk in chunks(batch_ids):
+        statement = update(batches).where(batches.c.batch_id.in_(chunk))
+        connection.execute(statement.values(attempts=batches.c.attempts + by))
 
 
 def finish(connection: Connection, batch_id: str, status: str, candidates: int) -> None:
@@ -85,9 +86,10 @@ def waiting(connection: Connection, *, limit: int = 1000) -> list[tuple[str, lis
     ]
 
 
-def rebuild(connection: Connection, *, limit: int = 1000) -> list[ExtractionBatch]:
-    """Waiting batches as messages again; a turn that was deleted meanwhile is left out."""
+def rebuild(connection: Connection, *, limit: int = 1000) -> tuple[list[ExtractionBatch], list[str]]:
+    """Waiting batches as messages again, and the ids of those of which no turn is left; deleted turns are left out."""
     rebuilt: list[ExtractionBatch] = []
+    gone: list[str] = []
     for batch_id, keys, language, tokens, closed_by, closed_at in waiting(connection, limit=limit):
         bodies = turn_store.bodies(connection, keys)
         held = tuple(bodies[key] for key in keys if key in bodies and not bodies[key].deleted)
@@ -105,7 +107,9 @@ def rebuild(connection: Connection, *, limit: int = 1000) -> list[ExtractionBatc
                     closed_at=closed_at,
                 )
             )
-    return rebuilt
+        else:
+            gone.append(batch_id)
+    return rebuilt, gone
 
 
 def reopen(connection: Connection, batch_ids: Iterable[str]) -> None:
@@ -113,6 +117,12 @@ def reopen(connection: Connection, batch_ids: Iterable[str]) -> None:
     for chunk in chunks(batch_ids):
         statement = update(batches).where(batches.c.batch_id.in_(chunk), batches.c.status == "waiting")
         connection.execute(statement.values(status="closed"))
+
+
+def close_empty(connection: Connection, batch_ids: Iterable[str]) -> None:
+    """Nothing is left to ask about."""
+    for chunk in chunks(batch_ids):
+        connection.execute(update(batches).where(batches.c.batch_id.in_(chunk)).values(status="empty"))
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:

@@ -44,7 +44,7 @@ class Utc(TypeDecorator[datetime]):
             return None
         if value.tzinfo is None:
             raise ValueError("a naive time cannot be stored")
-        plain = value.astimezone(UTC).replace(tzinfo=None)
+        plain = (value if value.tzinfo is UTC else value.astimezone(UTC)).replace(tzinfo=None)
         # The driver would write the same literal, several times slower.
         return plain.isoformat(" ") if dialect.name in ("mysql", "mariadb") else plain
 

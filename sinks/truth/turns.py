@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, case, func, or_, select, update
 
+from processors.resolution.entry import order_key
 from schemas import Outcome, Turn
 from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
-from sinks.truth.tables import conversations, turns
+from sinks.truth.tables import claims, conversations, turns
 
 RECENT = 8
 """Texts a conversation remembers to see that one is repeated."""
@@ -191,7 +192,7 @@ def waiting(connection: Connection, conversation_keys: Iterable[str]) -> dict[st
             )
             found.setdefault(row.conversation_key, []).append(item)
     for items in found.values():
-        items.sort(key=lambda item: (item.sent_at, item.turn_key))
+        items.sort(key=lambda item: order_key(item.sent_at, item.turn.turn_id, 0, item.turn_key))
     return found
 
 
@@ -243,11 +244,25 @@ def take_back(connection: Connection, turn_key: str) -> int:
     return int(row.tokens) if row is not None and row.pending else -1
 
 
-def give_back(connection: Connection, turn_keys: Iterable[str]) -> None:
-    """A retraction turned out to mean another turn: these stand again."""
+def give_back(connection: Connection, turn_keys: Iterable[str], now: datetime) -> None:
+    """A retraction turned out to mean another turn: these stand again.
+
+    One that has claims is remembered; one that never reached the model waits for a batch once more.
+    """
     for chunk in chunks(sorted(set(turn_keys))):
-        statement = update(turns).where(turns.c.turn_key.in_(chunk), turns.c.reason == "retracted")
-        connection.execute(statement.values(outcome=Outcome.REMEMBERED.value, reason=None))
+        held = set(connection.execute(select(claims.c.turn_key).where(claims.c.turn_key.in_(chunk))).scalars())
+        columns = (turns.c.turn_key, turns.c.conversation_key, turns.c.tokens)
+        query = select(*columns).where(turns.c.turn_key.in_(chunk), turns.c.reason == "retracted")
+        for row in connection.execute(query).all():
+            waits = row.turn_key not in held
+            outcome = Outcome.STORED if waits else Outcome.REMEMBERED
+            statement = update(turns).where(turns.c.turn_key == row.turn_key)
+            connection.execute(statement.values(outcome=outcome.value, reason=None, pending=waits))
+            for conversation in lock_conversations(connection, [row.conversation_key] if waits else []).values():
+                conversation.pending_count += 1
+                conversation.pending_tokens += row.tokens
+                conversation.first_pending_at = conversation.first_pending_at or now
+                save_conversations(connection, [conversation])
 
 
 @dataclass(frozen=True, slots=True)

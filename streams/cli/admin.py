@@ -89,9 +89,10 @@ async def _replay(settings: Settings) -> int:
     try:
         while True:
             with truth.reading() as connection:
-                waiting = batches.rebuild(connection)
-            if not waiting:
+                waiting, gone = batches.rebuild(connection)
+            if not waiting and not gone:
                 return sent
+            await asyncio.to_thread(truth.run, lambda connection, ids=gone: batches.close_empty(connection, ids))
             await producer.publish([outgoing(batch) for batch in waiting])
             # Marked after the broker has them: a death in between sends some twice, and the extract stage knows them.
             ids = [batch.batch_id for batch in waiting]

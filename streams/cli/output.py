@@ -43,7 +43,8 @@ def memory_view(memory: Memory) -> dict[str, Any]:
     """A memory as programs read it."""
     view: dict[str, Any] = memory.model_dump(mode="json", exclude={"schema_version"})
     view["valid_from"] = memory.valid_from
-    view["valid_to"] = memory.valid_to
+    # A stated end ("this week") bounds the validity although the interval is still open.
+    view["valid_to"] = memory.valid_to or memory.expires_at
     view["evidence"] = [{"turn_id": item.turn_id, "quote": item.quote} for item in memory.evidence]
     view["source_turn_ids"] = list(dict.fromkeys(item.turn_id for item in memory.evidence))
     return view

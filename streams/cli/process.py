@@ -6,8 +6,10 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import typer
@@ -183,6 +185,11 @@ def _progress(enabled: bool) -> Progress:
     return Progress(*columns, transient=True, disable=not enabled or not console.is_terminal)
 
 
+def _day(at: datetime | None, timezone: str) -> str:
+    """The day as the speaker's own calendar has it."""
+    return f"{at.astimezone(ZoneInfo(timezone)):%Y-%m-%d}" if at is not None else ""
+
+
 _ORDER = {status.value: rank for rank, status in enumerate(Status)}
 
 
@@ -199,8 +206,8 @@ def _print(result: dict[str, Any], data: Path | None) -> None:
                 row["value"],
                 row["text"] if row["text"] != row["value"] else "",
                 row["version"],
-                row["valid_from"].date() if row["valid_from"] else "",
-                row["valid_to"].date() if row["valid_to"] else "",
+                _day(row["valid_from"], row["timezone"]),
+                _day(row["valid_to"], row["timezone"]),
                 ", ".join(row["source_turn_ids"]),
             )
             for row in held

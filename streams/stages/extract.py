@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -33,6 +34,22 @@ class ModelChannel:
     cost_usd: Callable[[RawReply], float]
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A batch and the message it came in."""
+
+    message: Message
+    batch: ExtractionBatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """What a group comes to: batches to ask about, and messages that are beyond asking."""
+
+    jobs: list[_Job]
+    dead: list[tuple[Message, Exception, ExtractionBatch | None]]
+
+
 class ExtractStage:
     """Batches in, candidates out. Without a model channel its batches wait in truth."""
 
@@ -55,100 +72,116 @@ class ExtractStage:
         self._channel = channel
         self._attempts = attempts
 
-    async def handle(self, message: Message) -> None:
-        """Do one batch; doing it again changes nothing.
+    async def handle(self, messages: Sequence[Message]) -> None:
+        """Do a group of batches; doing it again changes nothing. Many questions at once, one transaction for the answers.
 
         Raises:
-            TransientError: the provider or a server is away; the batch stays unacknowledged and comes again.
+            TransientError: the provider or a server is away for some of them; those that have an answer are done.
         """
-        try:
-            batch = ExtractionBatch.from_bytes(message.value or b"")
-        except ValueError as error:
-            return await self._bury(message, error)
-        claimed = await self._delivery.in_thread(self._claim, batch)
-        if claimed is None:
-            return None
-        if claimed > self._attempts:
-            return await self._bury(message, PoisonError("attempts", f"{claimed - 1} attempts failed"), batch)
-        if self._channel is None:
-            return await self._finish(message, batch, None)
-        try:
-            result = await extract_batch(
-                batch,
-                self._channel.model,
-                own_words=own_words,
-                resolve_times=resolve_times,
-                observe=lambda label: self._metrics.model_calls.labels(label).inc(),
-            )
-        except TransientError:
+        now = await self._delivery.in_thread(self._claim, messages)
+        await self._bury(now.dead)
+        asked = [job for job in now.jobs if self._channel is not None]
+        answers = await asyncio.gather(*(self._ask(job) for job in asked), return_exceptions=True)
+        unexpected = [
+            item for item in answers if isinstance(item, BaseException) and not isinstance(item, TransientError)
+        ]
+        if unexpected:
+            raise unexpected[0]
+        done = [(job, item) for job, item in zip(asked, answers, strict=True) if isinstance(item, ExtractionResult)]
+        await self._finish(done, [job for job in now.jobs if self._channel is None])
+        away = [(job, item) for job, item in zip(asked, answers, strict=True) if isinstance(item, TransientError)]
+        if away:
             # The provider's absence is not the batch's fault; only an attempt that ends in our death counts.
-            await self._delivery.in_thread(self._release, batch)
-            raise
-        return await self._finish(message, batch, result)
+            await self._delivery.in_thread(self._release, [job.batch.batch_id for job, _error in away])
+            raise away[0][1]
 
-    def _claim(self, batch: ExtractionBatch) -> int | None:
-        """Count the attempt before it is made; None when the batch is done."""
+    def _claim(self, messages: Sequence[Message]) -> _Claimed:
+        """Decode, and count the attempts before they are made; batches that are done are left out."""
+        claimed = _Claimed([], [])
+        jobs: dict[str, _Job] = {}
+        for message in messages:
+            try:
+                batch = ExtractionBatch.from_bytes(message.value or b"")
+                jobs.setdefault(batch.batch_id, _Job(message, batch))
+            except ValueError as error:
+                claimed.dead.append((message, error, None))
 
-        def work(connection: Connection) -> int | None:
-            state = batches.state(connection, batch.batch_id)
-            if state is None:
-                # Re-published into a fresh schema: what is asked must be on record first.
-                batches.insert(connection, [batch])
-            elif state[0] in _DONE:
-                return None
-            return batches.count_attempt(connection, batch.batch_id)
+        def work(connection: Connection) -> dict[str, int]:
+            known = batches.states(connection, jobs)
+            # Re-published into a fresh schema: what is asked must be on record first.
+            batches.insert(connection, [job.batch for key, job in jobs.items() if key not in known])
+            todo = [key for key in jobs if known.get(key, ("closed", 0))[0] not in _DONE]
+            batches.count_attempts(connection, todo)
+            return {key: known.get(key, ("closed", 0))[1] + 1 for key in todo}
 
-        return self._truth.run(work)
+        for key, attempt in self._truth.run(work).items():
+            job = jobs[key]
+            if attempt > self._attempts:
+                given_up = PoisonError("attempts", f"{attempt - 1} attempts failed")
+                claimed.dead.append((job.message, given_up, job.batch))
+            else:
+                claimed.jobs.append(job)
+        return claimed
 
-    def _release(self, batch: ExtractionBatch) -> None:
-        self._truth.run(lambda connection: batches.uncount_attempt(connection, batch.batch_id))
+    def _release(self, batch_ids: Sequence[str]) -> None:
+        self._truth.run(lambda connection: batches.count_attempts(connection, batch_ids, by=-1))
 
-    async def _finish(self, message: Message, batch: ExtractionBatch, result: ExtractionResult | None) -> None:
+    async def _ask(self, job: _Job) -> ExtractionResult:
+        assert self._channel is not None
+        return await extract_batch(
+            job.batch,
+            self._channel.model,
+            own_words=own_words,
+            resolve_times=resolve_times,
+            observe=lambda label: self._metrics.model_calls.labels(label).inc(),
+        )
+
+    async def _finish(self, done: Sequence[tuple[_Job, ExtractionResult]], waiting: Sequence[_Job]) -> None:
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
-            if result is None:
-                batches.finish(connection, batch.batch_id, "waiting", 0)
-                turns.note(connection, [turn.turn_key for turn in batch.turns], "model_off")
-                return []
-            return self._keep(connection, message, batch, result, now)
+            for job in waiting:
+                batches.finish(connection, job.batch.batch_id, "waiting", 0)
+            turns.note(connection, [turn.turn_key for job in waiting for turn in job.batch.turns], "model_off")
+            return self._keep(connection, done, now)
 
-        await self._delivery.transact(self.name, work)
-        if result is not None:
+        if done or waiting:
+            await self._delivery.transact(self.name, work)
+        for _job, result in done:
             for reply in result.raw_replies:
                 self._metrics.model_tokens.labels("prompt").inc(reply.prompt_tokens)
                 self._metrics.model_tokens.labels("completion").inc(reply.completion_tokens)
                 self._metrics.model_cost.inc(self._cost(reply))
 
     def _keep(
-        self,
-        connection: Connection,
-        message: Message,
-        batch: ExtractionBatch,
-        result: ExtractionResult,
-        now: datetime,
+        self, connection: Connection, done: Sequence[tuple[_Job, ExtractionResult]], now: datetime
     ) -> list[Outgoing]:
-        by_key = {turn.turn_key: turn for turn in batch.turns}
-        verdicts = [self._gate.judge(candidate, by_key.get(candidate.turn_key)) for candidate in result.candidates]
-        judged = [verdict.candidate for verdict in verdicts]
-        kept = [verdict.candidate for verdict in verdicts if verdict.decision is not Decision.REFUSE]
+        out: list[Outgoing] = []
+        judged: list[Candidate] = []
+        replies: list[dict[str, object]] = []
+        letters: list[DeadLetter] = []
+        extracted: list[str] = []
+        failed: list[str] = []
+        for job, result in done:
+            by_key = {turn.turn_key: turn for turn in job.batch.turns}
+            verdicts = [self._gate.judge(item, by_key.get(item.turn_key)) for item in result.candidates]
+            judged += [verdict.candidate for verdict in verdicts]
+            kept = [verdict.candidate for verdict in verdicts if verdict.decision is not Decision.REFUSE]
+            out += [_candidate(candidate, job.message.partition) for candidate in kept]
+            replies += self._replies(job.batch, result, now)
+            status = {BatchOutcome.EMPTY: "empty", BatchOutcome.UNPARSABLE: "dead"}.get(result.outcome, "extracted")
+            batches.finish(connection, job.batch.batch_id, status, len(kept))
+            lost = {turn.turn_key for piece in result.failed for turn in piece.turns}
+            failed += lost
+            extracted += [key for key in by_key if key not in lost]
+            letters += [self._letter(job, index, result, now) for index in range(len(result.failed))]
+            for verdict in verdicts:
+                self._metrics.candidates.labels("model", verdict.decision.value).inc()
+            for rejected in result.rejected:
+                self._metrics.candidates.labels("model", f"rejected_{rejected.reason}").inc()
         memories.record_decisions(connection, self.name, judged, now)
-        batches.keep_replies(connection, self._replies(batch, result, now))
-        status = {BatchOutcome.EMPTY: "empty", BatchOutcome.UNPARSABLE: "dead"}.get(result.outcome, "extracted")
-        batches.finish(connection, batch.batch_id, status, len(kept))
-        failed = {turn.turn_key for piece in result.failed for turn in piece.turns}
-        turns.mark(connection, [key for key in by_key if key not in failed], Outcome.EXTRACTED)
+        batches.keep_replies(connection, replies)
+        turns.mark(connection, extracted, Outcome.EXTRACTED)
         turns.mark(connection, failed, Outcome.DEAD_LETTERED, "unparsable")
-        letters = [self._letter(message, batch, index, result, now) for index in range(len(result.failed))]
-        deadletters.put(connection, letters)
-        for verdict in verdicts:
-            self._metrics.candidates.labels("model", verdict.decision.value).inc()
-        for rejected in result.rejected:
-            self._metrics.candidates.labels("model", f"rejected_{rejected.reason}").inc()
-        for letter in letters:
-            self._metrics.dead_letters.labels(self.name, letter.reason).inc()
-        return [_candidate(candidate, message.partition) for candidate in kept] + [
-            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes(), message.partition)
-            for letter in letters
-        ]
+        return out + self._bury_now(connection, letters)
 
     def _replies(self, batch: ExtractionBatch, result: ExtractionResult, now: datetime) -> list[dict[str, object]]:
         return [
@@ -171,37 +204,44 @@ class ExtractStage:
     def _cost(self, reply: RawReply) -> float:
         return self._channel.cost_usd(reply) if self._channel is not None else 0.0
 
-    def _letter(
-        self, message: Message, batch: ExtractionBatch, index: int, result: ExtractionResult, now: datetime
-    ) -> DeadLetter:
+    def _letter(self, job: _Job, index: int, result: ExtractionResult, now: datetime) -> DeadLetter:
         piece = result.failed[index]
-        one = batch.model_copy(update={"turns": piece.turns})
+        one = job.batch.model_copy(update={"turns": piece.turns})
         raw = one.model_copy(update={"raw_reply": piece.raw[: MAX_RAW_BYTES // 4]}).to_bytes()
         return DeadLetter(
-            dead_letter_id=new_id("dead", self.name, batch.batch_id, str(index)),
+            dead_letter_id=new_id("dead", self.name, job.batch.batch_id, str(index)),
             stage=self.name,
             reason=piece.reason,
             detail=f"{len(piece.turns)} turns of a batch gave no readable answer in {result.calls} calls",
-            where=message.place,
-            topic=message.topic,
-            key=batch.conversation_key,
+            where=job.message.place,
+            topic=job.message.topic,
+            key=job.batch.conversation_key,
             attempts=result.calls,
             raw=base64.b64encode(raw).decode(),
             failed_at=now,
         )
 
-    async def _bury(self, message: Message, error: Exception, batch: ExtractionBatch | None = None) -> None:
+    async def _bury(self, dead: Sequence[tuple[Message, Exception, ExtractionBatch | None]]) -> None:
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
-            letter = dead_letter(self.name, message, error, now)
-            deadletters.put(connection, [letter])
-            if batch is not None:
-                batches.finish(connection, batch.batch_id, "dead", 0)
-                keys = [turn.turn_key for turn in batch.turns]
-                turns.mark(connection, keys, Outcome.DEAD_LETTERED, letter.reason)
-            self._metrics.dead_letters.labels(self.name, letter.reason).inc()
-            return [Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())]
+            letters = [dead_letter(self.name, message, error, now) for message, error, _batch in dead]
+            for letter, (_message, _error, batch) in zip(letters, dead, strict=True):
+                if batch is not None:
+                    batches.finish(connection, batch.batch_id, "dead", 0)
+                    keys = [turn.turn_key for turn in batch.turns]
+                    turns.mark(connection, keys, Outcome.DEAD_LETTERED, letter.reason)
+            return self._bury_now(connection, letters)
 
-        await self._delivery.transact(self.name, work)
+        if dead:
+            await self._delivery.transact(self.name, work)
+
+    def _bury_now(self, connection: Connection, letters: Sequence[DeadLetter]) -> list[Outgoing]:
+        deadletters.put(connection, letters)
+        for letter in letters:
+            self._metrics.dead_letters.labels(self.name, letter.reason).inc()
+        return [
+            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
+            for letter in letters
+        ]
 
 
 def _candidate(candidate: Candidate, partition: int) -> Outgoing:

@@ -18,6 +18,7 @@ from schemas import (
     ChangeKind,
     Command,
     CommandKind,
+    DeadLetter,
     Memory,
     MemoryUpdated,
     Operation,
@@ -26,14 +27,18 @@ from schemas import (
     digest,
     new_id,
 )
-from sinks.truth import ledger, memories, outbox, turns
+from sinks.truth import deadletters, ledger, memories, outbox, turns
 from sinks.truth.outbox import Outgoing
+from streams.deadletter import dead_letter
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.commands import claims_of
 
 SLOT_LIMIT = 200
 """Values of one slot that a new sentence is compared with; more than a person's list has, and a bound on the work."""
+
+
+MAX_ORDER_KEY = 255
 
 
 @dataclass(slots=True)
@@ -57,6 +62,7 @@ class _Group:
     slots: dict[str, dict[str, Cell]] = field(default_factory=dict)
     reviews: list[dict[str, Any]] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)
+    letters: list[DeadLetter] = field(default_factory=list)
 
 
 class ResolveStage:
@@ -87,9 +93,8 @@ class ResolveStage:
             ledger.lock_owners(connection, owners),
             {item.item.owner_key: item.message.partition for item in group},
         )
-        commands = [item.item for item in group if isinstance(item.item, Command)]
         claims = [item.item for item in group if isinstance(item.item, Candidate)]
-        claims += self._obey(connection, work, commands)
+        claims += self._obey(connection, work, group)
         known = ledger.known_claims(connection, [claim.candidate_id for claim in claims])
         fresh = {claim.candidate_id: claim for claim in claims if claim.candidate_id not in known}
         self._place(connection, work, list(fresh.values()))
@@ -97,17 +102,28 @@ class ResolveStage:
         self._mark_turns(connection, work, list(fresh.values()))
         return self._publish(connection, work, changes)
 
-    def _obey(self, connection: Connection, work: _Group, commands: list[Command]) -> list[Candidate]:
+    def _obey(
+        self, connection: Connection, work: _Group, group: Sequence[Delivered[Candidate | Command]]
+    ) -> list[Candidate]:
         """New commands: retractions change what is void, everything else becomes claims of its own."""
-        seen = outbox.seen(connection, self.name, [command.command_id for command in commands])
-        new = {command.command_id: command for command in commands if command.command_id not in seen}
+        commands = {item.item.command_id: item for item in group if isinstance(item.item, Command)}
+        seen = outbox.seen(connection, self.name, commands)
+        new = {key: item for key, item in commands.items() if key not in seen}
         outbox.receive(connection, self.name, new, work.now)
         claims: list[Candidate] = []
-        for command in new.values():
-            if command.kind is CommandKind.RETRACT_TURN:
-                self._retract(connection, work, command)
+        for delivered in new.values():
+            command = delivered.item
+            assert isinstance(command, Command)
+            try:
+                if command.kind is CommandKind.RETRACT_TURN:
+                    self._retract(connection, work, command)
+                    continue
+                made = claims_of(connection, command)
+            except (PoisonError, ValueError) as error:
+                # What an order means shows only beside the memory it names; a senseless one must not stop the others.
+                work.letters.append(dead_letter(self.name, delivered.message, error, work.now))
+                self._metrics.dead_letters.labels(self.name, work.letters[-1].reason).inc()
                 continue
-            made = claims_of(connection, command)
             claims += made.claims
             work.reviews += made.reviews
         return claims
@@ -118,6 +134,10 @@ class ResolveStage:
         aim = None
         if command.target_turn_key is not None:
             key = str(command.payload.get("order_key", ""))
+            if not 0 < len(key) <= MAX_ORDER_KEY:
+                raise PoisonError(
+                    "invalid_field", f"retract_turn needs an order_key of 1 to {MAX_ORDER_KEY} characters"
+                )
             aim = Retraction(key, command.target_turn_key, command.below_revision)
         before = ledger.save_retraction(connection, command.retraction_turn_key, command.owner_key, aim)
         if before is not None and before != command.target_turn_key:
@@ -213,7 +233,7 @@ class ResolveStage:
 
     def _mark_turns(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
         if work.given_back:
-            turns.give_back(connection, work.given_back)
+            turns.give_back(connection, work.given_back, work.now)
         held = [claim.turn_key for claim in claims if claim.decision in ("accept", "mask")]
         turns.mark(connection, held, Outcome.REMEMBERED)
 
@@ -246,7 +266,11 @@ class ResolveStage:
         memories.append_versions(connection, [change for change, _slot, _cell in changes], work.now)
         memories.open_reviews(connection, work.reviews, work.now)
         ledger.save_sequences(connection, work.owners, work.sequences)
-        return out
+        deadletters.put(connection, work.letters)
+        return out + [
+            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
+            for letter in work.letters
+        ]
 
 
 def _needs_neighbours(claim: Candidate) -> bool:

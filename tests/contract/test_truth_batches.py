@@ -31,8 +31,7 @@ def test_a_closed_batch_is_known_and_has_no_attempt_yet(truth: Truth) -> None:
     truth.run(lambda connection: batches.insert(connection, [made]))
     with truth.reading() as connection:
         assert batches.existing(connection, [made.batch_id, digest("other")]) == {made.batch_id}
-        assert batches.state(connection, made.batch_id) == ("closed", 0)
-        assert batches.state(connection, digest("other")) is None
+        assert batches.states(connection, [made.batch_id, digest("other")]) == {made.batch_id: ("closed", 0)}
 
 
 def test_a_batch_is_closed_once(truth: Truth) -> None:
@@ -45,26 +44,22 @@ def test_a_batch_is_closed_once(truth: Truth) -> None:
 def test_an_attempt_counts_when_it_begins_and_is_uncounted_when_the_provider_was_away(truth: Truth) -> None:
     made = batch(HELD)
     truth.run(lambda connection: batches.insert(connection, [made]))
-    assert [truth.run(lambda connection: batches.count_attempt(connection, made.batch_id)) for _ in range(3)] == [
-        1,
-        2,
-        3,
-    ]
-    truth.run(lambda connection: batches.uncount_attempt(connection, made.batch_id))
+    for _ in range(3):
+        truth.run(lambda connection: batches.count_attempts(connection, [made.batch_id, digest("other")]))
+    truth.run(lambda connection: batches.count_attempts(connection, [made.batch_id], by=-1))
     with truth.reading() as connection:
-        assert batches.state(connection, made.batch_id) == ("closed", 2)
-    assert truth.run(lambda connection: batches.count_attempt(connection, digest("other"))) == 0
+        assert batches.states(connection, [made.batch_id]) == {made.batch_id: ("closed", 2)}
 
 
 def test_attempts_of_a_worker_that_died_are_counted(truth: Truth) -> None:
     made = batch(HELD)
     truth.run(lambda connection: batches.insert(connection, [made]))
-    truth.run(lambda connection: batches.count_attempt(connection, made.batch_id))
+    truth.run(lambda connection: batches.count_attempts(connection, [made.batch_id]))
     with pytest.raises(KeyboardInterrupt), truth.begin() as connection:
         batches.finish(connection, made.batch_id, "extracted", 3)
         raise KeyboardInterrupt
     with truth.reading() as connection:
-        assert batches.state(connection, made.batch_id) == ("closed", 1)
+        assert batches.states(connection, [made.batch_id])[made.batch_id] == ("closed", 1)
 
 
 def test_batches_are_counted_by_where_they_stand(truth: Truth) -> None:
@@ -81,7 +76,7 @@ def test_a_waiting_batch_is_rebuilt_as_it_was_closed(truth: Truth) -> None:
     store(truth, *HELD)
     waiting_batch(truth, *HELD)
     with truth.reading() as connection:
-        assert batches.rebuild(connection) == [batch(HELD)]
+        assert batches.rebuild(connection) == ([batch(HELD)], [])
 
 
 def test_waiting_batches_come_oldest_first_and_at_most_so_many(truth: Truth) -> None:
@@ -90,8 +85,8 @@ def test_waiting_batches_come_oldest_first_and_at_most_so_many(truth: Truth) -> 
     for item in said:
         waiting_batch(truth, item)
     with truth.reading() as connection:
-        assert [item.turns[0].turn_id for item in batches.rebuild(connection)] == ["t1", "t2", "t3"]
-        assert [item.turns[0].turn_id for item in batches.rebuild(connection, limit=2)] == ["t1", "t2"]
+        assert [item.turns[0].turn_id for item in batches.rebuild(connection)[0]] == ["t1", "t2", "t3"]
+        assert [item.turns[0].turn_id for item in batches.rebuild(connection, limit=2)[0]] == ["t1", "t2"]
 
 
 def test_what_was_deleted_or_edited_meanwhile_is_not_asked_about_as_it_was(truth: Truth) -> None:
@@ -100,7 +95,7 @@ def test_what_was_deleted_or_edited_meanwhile_is_not_asked_about_as_it_was(truth
     deleted, edited = turn(1, deleted=True, text="", revision=1), turn(2, text="edited", revision=1)
     truth.run(lambda connection: turns.replace_turns(connection, [turn_row(deleted), turn_row(edited)]))
     with truth.reading() as connection:
-        (rebuilt,) = batches.rebuild(connection)
+        ((rebuilt,), _gone) = batches.rebuild(connection)
     assert [item.text for item in rebuilt.turns] == ["edited"]
 
 
@@ -123,8 +118,8 @@ def test_only_waiting_batches_are_opened_again(truth: Truth) -> None:
         batches.insert(connection, [done])
         batches.finish(connection, done.batch_id, "extracted", 1)
         batches.reopen(connection, [waiting, done.batch_id])
-        assert batches.state(connection, waiting) == ("closed", 0)
-        assert batches.state(connection, done.batch_id) == ("extracted", 0)
+        assert batches.states(connection, [waiting])[waiting] == ("closed", 0)
+        assert batches.states(connection, [done.batch_id])[done.batch_id] == ("extracted", 0)
         assert batches.rebuild(connection) == []
 
 
