@@ -147,8 +147,8 @@ def test_only_what_was_taken_back_is_given_back(truth: Truth) -> None:
     with truth.begin() as connection:
         turns.mark(connection, [filtered], Outcome.FILTERED, "greeting")
         turns.take_back(connection, taken)
-        turns.give_back(connection, [taken, filtered])
-    assert outcome(truth, taken) == ("remembered", None, False)
+        turns.give_back(connection, [taken, filtered], at(9))
+    assert outcome(truth, taken) == ("stored", None, True)  # it has no claims: it never reached the model
     assert outcome(truth, filtered)[:2] == ("filtered", "greeting")
 
 
