@@ -10,18 +10,27 @@ import regex
 _MAX_CLAUSE: Final = 300
 """Longer clauses are not statements about oneself, and a bound keeps every pattern cheap."""
 
-_SENTENCE_END: Final = regex.compile(
-    r"[。!?;]+[!?~]*|\n+|…+|(?<!\b(?:mr|mrs|ms|dr|st|prof|vs|jr|sr|inc|ltd|co|no|e\.g|i\.e|etc|u\.s))\.+(?=\s|$)"
-    r"|(?<=[\s:])(?=\d{1,2}[.)、]\s*\p{L})|(?=[①-⑳])"
+_FULL_STOP: Final = r"[。!?;]+[!?~]*|\n+|…+|(?<!\b(?:mr|mrs|ms|dr|st|prof|vs|jr|sr|inc|ltd|co|no|e\.g|i\.e|etc|u\.s))"
+_SENTENCE_END: Final = regex.compile(_FULL_STOP + r"\.+(?=\s|$)|(?=[①-⑳])")
+# "记住：1. … 2. …": a number opens an item and its full stop ends nothing. Only where there is a first item, since
+# "I'm 30. I live in Leeds." looks the same.
+_NUMBERED: Final = regex.compile(r"(?:^|[\s:,])1[.)、]\s*\p{L}")
+_ITEM_END: Final = regex.compile(
+    _FULL_STOP + r"(?<!(?:^|[\s:,])\d{1,2})\.+(?=\s|$)|(?<=[\s:,])(?=\d{1,2}[.)、]\s*\p{L})|(?=[①-⑳])"
+)
+# "我的车牌号：浙A12345" is one statement; other colons introduce.
+_LABEL: Final = (
+    r"(?:姓名|名字|地址|住址|电话|手机|手机号|号码|邮箱|生日|年龄|性别|职业|公司|单位|部门|爱好|车牌号?|工号|学号|微信号?|qq号?|"
+    r"学校|专业|星座|血型|身高|体重|过敏[源原]|忌口|籍贯|老家|城市|所在地)"
 )
 _CLAUSE_END: Final = regex.compile(
     r"(?<!\d),|,(?!\d{3}(?!\d))"
-    r"|(?<!\d):(?!//)|:(?![\d/])"
+    rf"|(?<!\d)(?<!{_LABEL}):(?!//)|(?<!{_LABEL}):(?![\d/])"
     r"|——+|\s--?\s|\s[–—]\s|(?<=[a-z])—(?=[a-z])|[()]"
-    r"|(?<=\p{Han})\s+(?=\p{Han})"
+    r"|(?<=\p{Han})\s+(?=\p{Han})|(?<=[\p{L}\d]{2})\p{Emoji_Presentation}++(?=\s*\p{L}{2})"
     r"|(?<=[^\s,]{2})(?=(?:但是|不过(?![敏去来分关瘾是如问几够])|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))"
-    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|如果|要是|假如|关于|有关|除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|a|b))"
-    r"(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的|今年|家|老家|会|习惯|每|讨厌))"
+    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|荐|见|建议|劝|逼|要求|邀请|允许|祝|如果|要是|假如|关于|有关|除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|a|b))"
+    r"(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的\S{1,8}(?:是|叫)|今年|家|老家|会|习惯|每|讨厌))"
     r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|always)\b)"
     r"|\sbut\s+(?!also\b)"
     r"|\sand\s+(?=(?:currently\s+|now\s+|also\s+|i\s+)?(?:live|work|am|was born|study|speak|have|love|like|hate|enjoy|prefer|use|"
@@ -36,6 +45,12 @@ _LIST_ITEM: Final = regex.compile(
     r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}\s*"
 )
 _LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s")
+# A Chinese list cut by commas instead of 、; it has to run to the end of its sentence.
+_LIST_HEAD_ZH: Final = regex.compile(r"(?:喜欢|爱[吃喝看玩]|讨厌|爱好[是有]|不[能]?吃|不喝|会说|擅长|精通)[^,]{1,6}$")
+_LIST_ITEM_ZH: Final = regex.compile(
+    r"\s*(?:和|还有|以及)?(?![我你您他她也都请谢不但能可推帮有是就所因讨喜对在还最很真好比如怎哪什为今明昨从和而])\p{Han}{1,4}(?:(?:和|、|以及|还有)\p{Han}{1,4})?\s*"
+)
+_LIST_END_ZH: Final = regex.compile(r"(?:和|以及|还有)\p{Han}{1,4}\s*$")
 _PLACE_HEAD: Final = regex.compile(
     r"\b(?:in|to|from|at|near|address is)\s+(?:\d+\w?\s)?(?:\p{Lu}[\w.'-]*)(?:\s\p{Lu}[\w.'-]*){0,3}$"
 )
@@ -60,6 +75,8 @@ _HEAD: Final = regex.compile(
     r"in my (?:free|spare) time|when (?:you )?(?:answer|reply|respond|writ|explain|speak|talk)\w*[\w ]{0,30}|"
     r"(?:whenever|when|every time|if) i (?:ask|say|request|mention|send|type|give|want|need|share|paste|upload|write)\b[^,]{0,60})\s*"
 )
+# "My allergies: nuts" is one statement.
+_LABEL: Final = regex.compile(r"\s*(?:(?:please )?(?:remember|note|fyi|save)(?: that)? )?(?:here(?:'s| is) )?my (?:[\p{L}-]+ ?){1,4}")
 _DAY: Final = regex.compile(
     r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)\w{0,6}\.? \d{1,2}(?:st|nd|rd|th)?\s*$"
 )
@@ -81,7 +98,8 @@ def sentences(text: str, folded: str) -> list[list[Clause]]:
     """The clauses of each sentence, in order; `folded` is the folded copy that decides, `text` tells capitals."""
     found: list[list[Clause]] = []
     begin = 0
-    for match in _SENTENCE_END.finditer(folded):
+    ends = _ITEM_END if _NUMBERED.search(folded) else _SENTENCE_END
+    for match in ends.finditer(folded):
         _append(found, text, folded, begin, match.start(), "?" in match[0])
         begin = match.end()
     _append(found, text, folded, begin, len(folded), False)
@@ -119,6 +137,9 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
     while i < len(cuts):
         left, right, colon = cuts[i]
         after = i + 1
+        if after < len(cuts) and colon and _LABEL.fullmatch(folded, left, right):
+            right, colon = cuts[after][1:]
+            after += 1
         if after < len(cuts) and not colon and _HEAD.fullmatch(folded, left, right):
             right, colon = cuts[after][1:]
             after += 1
@@ -135,6 +156,11 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
                 if not _NOT_PLACE.match(text, *cuts[after][:2]):
                     right, colon = cuts[after][1:]
                     after += 1
+            elif _LIST_HEAD_ZH.search(folded, left, right):
+                long = len(cuts) > after + 1 or _LIST_END_ZH.search(folded, *cuts[-1][:2]) is not None
+                if long and all(_LIST_ITEM_ZH.fullmatch(folded, *cut[:2]) for cut in cuts[after:]):
+                    right, colon = cuts[-1][1:]
+                    after = len(cuts)
             elif _LIST_HEAD.search(folded, left, right):
                 probe = after
                 while probe < len(cuts) and _LIST_ITEM.fullmatch(folded, *cuts[probe][:2]):

@@ -24,6 +24,12 @@ _TIMEOUT: Final = 0.05
 
 _HAN: Final = regex.compile(r"\p{Han}")
 _EDGE: Final = regex.compile(r"[\s\p{P}\p{S}--[+#%)\]》\"”」』]]+$", regex.V1)
+_BULLET: Final = regex.compile(r"\s*(?:\d{1,2}[.)、](?!\d)|[①-⑳])\s*")
+# What may trail a statement without belonging to it. Words that a Chinese sentence ends with belong to its patterns.
+_FILLER: Final = regex.compile(
+    r"(?<=\S)\s(?:btw|by the way|lol|haha+|tho|though|as well|too|thanks(?: a lot| in advance)?|thank you|fyi|honestly|actually|anyway|"
+    r"if that helps|just so you know|you know|i think|i guess|i suppose|to be honest|tbh|in case you(?:'re| are)? wonder\w*|in fact|ok|okay|then)$"
+)
 _ASKING: Final = regex.compile(r"[吗么嘛]$")
 _STATES: Final = regex.compile(r"\b(?:is|are|was|were|has|have|needs?|must|should|will|starts?|ends?)\b|\d|是|在")
 _ANSWERS: Final = frozenset({"answer_language", "answer_length", "answer_style", "instruction"})
@@ -168,13 +174,15 @@ class Reading:
     # What a clause is
 
     def _body(self, start: int, end: int) -> tuple[int, int]:
-        lead = self._words.leads.match(self._folded, start, end)
-        begin = lead.end() if lead else start
+        bullet = _BULLET.match(self._folded, start, end)
+        begin = bullet.end() if bullet else start
+        lead = self._words.leads.match(self._folded, begin, end)
+        begin = lead.end() if lead else begin
         while begin < end and self._folded[begin] in " \n\t\"'“”「『·*#-~)":
             begin += 1
             lead = self._words.leads.match(self._folded, begin, end)
             begin = lead.end() if lead else begin
-        if (tail := _EDGE.search(self._folded, begin, end)) is not None:
+        while (tail := _EDGE.search(self._folded, begin, end) or _FILLER.search(self._folded, begin, end)) is not None:
             end = tail.start()
         return begin, end
 
@@ -313,7 +321,9 @@ class Reading:
             end = start + contrast.start()
             piece = self._folded[start:end]
         forms = [("", piece)]
-        if (self._carry or order is not None) and self._words.subject.match(piece) is None:
+        # An ordered rule of conduct is not about the speaker: "记住总是先问我".
+        told = order is not None and self._words.steers.match(piece) is not None
+        if (self._carry or order is not None) and not told and self._words.subject.match(piece) is None:
             if _HAN.search(piece):
                 forms.append(("我", "我" + piece))
             else:
@@ -451,7 +461,11 @@ class Reading:
             return replace(hit, event_time=began[0], valid_from=began[0]) if began else hit
         if rule.time in ("future", "due"):
             coming = [span for span in spans if span.end is None or span.end > sent]
-            return replace(hit, event_time=coming[0].start, valid_from=coming[0].start) if coming else hit
+            if not coming:
+                return hit
+            # "until Friday" is due on Friday.
+            due = coming[0].end if coming[0].kind == "until" and coming[0].end else coming[0].start
+            return replace(hit, event_time=due, valid_from=due)
         return self._bounded(hit, spans, lead, start, end)
 
     def _bounded(self, hit: RuleHit, spans: Sequence[Span], lead: int, start: int, end: int) -> RuleHit:

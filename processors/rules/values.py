@@ -53,7 +53,10 @@ _PLACE_LOWER: Final = regex.compile(
     r"(?:a|an|the|my|your|his|her|our|their|this|that|fear|peace|hope|pain|hell|sin|harmony|denial|constant|poverty|here|there|"
     r"one|two|it|which|such|same|different|dorm\w*|hotel|apartments?|houses?|what|where)\b"
 )
-_NAME_EN: Final = regex.compile(r"\p{Lu}[\p{Ll}'’-]+(?:[ -](?:\p{Lu}\.?|\p{Lu}[\p{L}'’-]+|van|de|von|la|bin)){0,3}")
+_NAME_EN: Final = regex.compile(
+    r"(?:(?:Dr|Mr|Mrs|Ms|Prof|Professor|Captain|Sir|Miss)\.? )?(?:\p{Lu}['’])?\p{Lu}[\p{Ll}'’-]+(?:\p{Lu}\p{Ll}+)?"
+    r"(?:[ -](?:\p{Lu}\.?|(?:\p{Lu}['’])?\p{Lu}[\p{L}'’-]+|van|de|von|la|bin)){0,3}"
+)
 
 
 def trimmed(text: str, start: int, end: int, folded: str, *, times: bool) -> tuple[int, int]:
@@ -78,6 +81,9 @@ def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
     """The borders of each item when the value is a list, else of the whole."""
     parts = [(start, end)]
     if _FIXED.search(folded[start:end]):
+        return parts
+    if folded[start] in "在去到":
+        # "在海滩、山脉和湖泊附近拍摄" is one activity.
         return parts
     cut = _cut(_SEPARATOR, folded, start, end)
     if _ACTIVITY.match(folded, *cut[0]) and not all(_GERUND.match(folded, *part) for part in cut[1:]):
