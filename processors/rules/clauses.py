@@ -24,7 +24,8 @@ _LABEL: Final = (
     r"学校|专业|星座|血型|身高|体重|过敏[源原]|忌口|籍贯|老家|城市|所在地)"
 )
 _CLAUSE_END: Final = regex.compile(
-    r"(?<!\d),|,(?!\d{3}(?!\d))"
+    # The first set is only for speed: what none of the alternatives begins with is passed over at once.
+    r"(?=[^\p{L}\p{N}]|[我但不而并所因另同然顺])(?:(?<!\d),|,(?!\d{3}(?!\d))"
     rf"|(?<!\d)(?<!{_LABEL}):(?!//)|(?<!{_LABEL}):(?![\d/])"
     r"|——+|\s--?\s|\s[–—]\s|(?<=[a-z])—(?=[a-z])|[()]"
     r"|(?<=\p{Han})\s+(?=\p{Han})|(?<=[\p{L}\d]{2})\p{Emoji_Presentation}++(?=\s*\p{L}{2})"
@@ -34,7 +35,7 @@ _CLAUSE_END: Final = regex.compile(
     r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|always)\b)"
     r"|\sbut\s+(?!also\b)"
     r"|\sand\s+(?=(?:currently\s+|now\s+|also\s+|i\s+)?(?:live|work|am|was born|study|speak|have|love|like|hate|enjoy|prefer|use|"
-    r"moved|don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|originally)\s)"
+    r"moved|don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|originally)\s))"
 )
 _LIST_HEAD: Final = regex.compile(
     r"\b(?:like|love|enjoy|hate|dislike|stand|allergic|speak|prefer|know|fan of|into|hobb\w+|play|likes?|interested|"

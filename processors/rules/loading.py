@@ -13,6 +13,7 @@ import yaml
 
 from processors.exceptions import FatalError
 from processors.rules.model import Rule
+from processors.rules.prefilter import Prefilter
 from processors.slots import known_slots
 from schemas import Operation, digest
 
@@ -54,7 +55,7 @@ class Lexicon:
 class RuleSet:
     """All packaged rules in the order in which they are tried, by kind. `version` is the digest of the files."""
 
-    claims: tuple[Rule, ...]
+    claims: Prefilter
     orders: tuple[Rule, ...]
     retracts: tuple[Rule, ...]
     forgets: tuple[Rule, ...]
@@ -81,7 +82,7 @@ def packaged_rules() -> RuleSet:
             rule = _rule(row, language, document["macros"])
             rules[rule.kind].append(rule)
     return RuleSet(
-        claims=tuple(rules["claim"]),
+        claims=Prefilter(rules["claim"]),
         orders=tuple(rules["order"]),
         retracts=tuple(rules["retract"]),
         forgets=tuple(rules["forget"]),

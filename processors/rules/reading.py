@@ -329,13 +329,8 @@ class Reading:
             else:
                 forms += [("I ", "i " + piece), ("I'm ", "i'm " + piece)]
         for prefix, form in forms:
-            for rule in self._rules.claims:
+            for rule in self._rules.claims.possible(form):
                 if (prefix and not rule.elides) or (polite and not rule.polite):
-                    continue
-                for word in rule.keywords:
-                    if word in form:
-                        break
-                else:
                     continue
                 for pattern in rule.patterns:
                     try:
