@@ -21,7 +21,7 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -75,6 +75,18 @@ class _Judged(Generic[T]):
     good: list[Delivered[T]]
     bad: list[tuple[Message, Exception]]
 
+    @property
+    def partitions(self) -> set[int]:
+        """Where the outbox rows of this group are filed; a stage's own dead letters are under 0."""
+        return {0, *(item.message.partition for item in self.good), *(message.partition for message, _ in self.bad)}
+
+
+@dataclass(slots=True)
+class _Runs:
+    """How often a transaction was begun. More than once: an earlier one may have been committed all the same."""
+
+    count: int = 0
+
 
 class Stage(Protocol[T]):
     """A stage's own part: what a message means, and what it changes."""
@@ -103,6 +115,28 @@ class Progress:
     handled: int = 0
     last_at: float = field(default_factory=time.monotonic)
     busy_since: float | None = None
+    in_hand: int = 0
+
+    def take(self) -> None:
+        """One more group is in hand."""
+        self.in_hand += 1
+        self.busy_since = self.busy_since or time.monotonic()
+
+    def finish(self, messages: int) -> None:
+        """A group is done; the clock starts anew for those behind it."""
+        self.in_hand -= 1
+        self.handled += messages
+        self.last_at = time.monotonic()
+        self.busy_since = self.last_at if self.in_hand else None
+
+    def patience(self) -> None:
+        """A server said "not now" and will be asked again: that is no standstill, and a new process could do no better."""
+        if self.busy_since is not None:
+            self.busy_since = time.monotonic()
+
+    def drop(self) -> None:
+        """What was in hand goes back to the broker."""
+        self.in_hand, self.busy_since = 0, None
 
 
 class Delivery:
@@ -129,6 +163,9 @@ class Delivery:
         self._linger = linger_seconds
         self._on_fatal = on_fatal or _end_process
         self._draining: dict[str, set[int]] = {}
+        # Stages with two topics have two agents. What one commits first must leave first: the compacted topic would
+        # keep the older version of a memory for ever.
+        self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._next_offset: dict[tuple[str, str, int], int] = {}
         self.progress: dict[str, Progress] = {}
 
@@ -147,7 +184,7 @@ class Delivery:
         writing: asyncio.Task[None] | None = None
         try:
             async for events in _groups(stream.noack().events(), self._group_size, self._linger):
-                progress.busy_since = progress.busy_since or time.monotonic()
+                progress.take()
                 messages = [_message(event) for event in events]
                 for message in messages:
                     self._check_position(stage.name, message)
@@ -155,16 +192,18 @@ class Delivery:
                 if writing is not None:
                     await writing
                 writing = asyncio.create_task(self._finish(events, judged, stage, progress))
+            if writing is not None:
+                await writing
         except asyncio.CancelledError:
             if writing is not None:
                 writing.cancel()
+            progress.drop()
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, going on would acknowledge past a hole
             self.fatal(stage.name, error)
 
     async def _finish(self, events: list[Any], judged: _Judged[T], stage: Stage[T], progress: Progress) -> None:
         try:
-            await self._drain(stage.name)
             await self._write(judged, stage)
             for event in events:
                 event.ack()
@@ -172,8 +211,7 @@ class Delivery:
             raise
         except Exception as error:  # noqa: BLE001 - as above
             self.fatal(stage.name, error)
-        progress.handled += len(events)
-        progress.last_at, progress.busy_since = time.monotonic(), None
+        progress.finish(len(events))
 
     async def run_many(
         self,
@@ -190,11 +228,12 @@ class Delivery:
         try:
             async for events in _groups(stream.noack().events(), size, self._linger):
                 await self._drain(name)
-                progress.busy_since = progress.busy_since or time.monotonic()
+                progress.take()
                 messages = [_message(event) for event in events]
                 for message in messages:
                     self._check_position(name, message)
                 await window.add(events, asyncio.ensure_future(self._patiently(name, handle, messages)))
+            await window.finish()
         except asyncio.CancelledError:
             window.cancel()
             raise
@@ -206,25 +245,44 @@ class Delivery:
         await self._write(await self.in_thread(self._judge, messages, stage), stage)
 
     async def _write(self, judged: _Judged[T], stage: Stage[T]) -> None:
+        runs = _Runs()
+
         async def once() -> None:
             started = time.perf_counter()
-            rows = await self.in_thread(self._commit, judged, stage)
+            rows = await self.in_thread(self._commit, judged, stage, runs)
             self._metrics.stage_seconds.labels(stage.name, "commit").observe(time.perf_counter() - started)
-            await self.flush(stage.name, rows)
+            if runs.count == 1:
+                await self.flush(stage.name, rows)
+            else:
+                # The answer to a COMMIT may be what was lost: then the rows are there, and this run found nothing to do.
+                await self.drain(stage.name, judged.partitions)
 
-        await self._again(stage.name, once)
+        async with self._order[stage.name]:
+            await self._drain(stage.name)
+            await self._again(stage.name, once)
 
     async def transact(
         self, stage: str, work: Callable[[Connection, datetime], list[Outgoing]], *, source_partition: int = 0
     ) -> None:
         """Steps 2 to 4 for work that is not a message group: a timer, or one finished model call."""
 
+        runs = _Runs()
+
         def run() -> list[Outgoing]:
             now = self._now()
-            return self._truth.run(lambda connection: outbox.put(connection, stage, work(connection, now), now))
+
+            def kept(connection: Connection) -> list[Outgoing]:
+                runs.count += 1
+                return outbox.put(connection, stage, work(connection, now), now)
+
+            return self._truth.run(kept)
 
         async def once() -> None:
-            await self.flush(stage, await self.in_thread(run))
+            rows = await self.in_thread(run)
+            if runs.count == 1:
+                await self.flush(stage, rows)
+            else:
+                await self.drain(stage)  # as in `_write`
 
         await self._again(stage, once)
 
@@ -235,7 +293,11 @@ class Delivery:
         started = time.perf_counter()
         await self._again(stage, lambda: self._publisher.flush(rows))
         ids = [row.id for row in rows]
-        await self.in_thread(lambda: self._truth.run(lambda connection: outbox.done(connection, ids)))
+
+        def delete() -> None:
+            self._truth.run(lambda connection: outbox.done(connection, ids))
+
+        await self._again(stage, lambda: self.in_thread(delete))
         self._metrics.stage_seconds.labels(stage, "publish").observe(time.perf_counter() - started)
 
     async def drain(
@@ -244,7 +306,7 @@ class Delivery:
         """Publish what was committed and never sent; returns how many messages."""
         sent = 0
         while True:
-            rows = await self.in_thread(self._leftover, stage, partitions, older_than)
+            rows = await self._again(stage, lambda: self.in_thread(self._leftover, stage, partitions, older_than))
             if not rows:
                 return sent
             await self.flush(stage, rows)
@@ -286,11 +348,12 @@ class Delivery:
         self._metrics.stage_seconds.labels(stage.name, "judge").observe(time.perf_counter() - started)
         return judged
 
-    def _commit(self, judged: _Judged[T], stage: Stage[T]) -> list[Outgoing]:
+    def _commit(self, judged: _Judged[T], stage: Stage[T], runs: _Runs) -> list[Outgoing]:
         now = self._now()
         letters = [dead_letter(stage.name, message, error, now) for message, error in judged.bad]
 
         def work(connection: Connection) -> list[Outgoing]:
+            runs.count += 1
             out = stage.commit(connection, judged.good, now) if judged.good else []
             deadletters.put(connection, letters)
             out += [
@@ -303,7 +366,7 @@ class Delivery:
             self._metrics.dead_letters.labels(stage.name, letter.reason).inc()
         return rows
 
-    async def _again(self, stage: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _again(self, stage: str, work: Callable[[], Awaitable[R]]) -> R:
         """Until it succeeds; only a TransientError is worth another try."""
         attempt = 0
         while True:
@@ -313,6 +376,8 @@ class Delivery:
                 wait = error.retry_after or _BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)]
                 attempt += 1
                 self._metrics.retries.labels(stage).inc()
+                if stage in self.progress:
+                    self.progress[stage].patience()
                 log.warning("%s: %s; again in %.1f s", stage, error, wait)
                 await asyncio.sleep(wait)
 
@@ -350,8 +415,18 @@ class _Window:
         self._flying.append((events, task))
         task.add_done_callback(self._settle)
         while len(self._flying) >= self._limit:
-            await asyncio.wait({self._flying[0][1]})
-            self._settle(task)
+            await self._oldest()
+
+    async def finish(self) -> None:
+        """Wait for what is still flying."""
+        while self._flying:
+            await self._oldest()
+
+    async def _oldest(self) -> None:
+        _events, task = self._flying[0]
+        await asyncio.wait({task})
+        task.result()  # raises what it raised: nothing behind it will ever be acknowledged
+        self._settle(task)
 
     def _settle(self, _done: asyncio.Future[None]) -> None:
         """Acknowledge the finished prefix; whatever failed stays, and so does all behind it."""
@@ -362,14 +437,13 @@ class _Window:
             self._flying.popleft()
             for event in events:
                 event.ack()
-            self._progress.handled += len(events)
-            self._progress.last_at = time.monotonic()
-            self._progress.busy_since = time.monotonic() if self._flying else None
+            self._progress.finish(len(events))
 
     def cancel(self) -> None:
         """Give the unfinished work back: it was never acknowledged."""
         for _events, task in self._flying:
             task.cancel()
+        self._progress.drop()
 
 
 async def _groups(events: AsyncIterator[Any], size: int, linger: float) -> AsyncIterator[list[Any]]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,7 +40,6 @@ from streams.expiry import ExpiryClock
 from streams.extraction import RawReply
 from streams.faust_app import make_app
 from streams.metrics import Metrics
-from streams.model import ModelConfig, OpenAIChatModel, OutputMode
 from streams.outflow import Outflow
 from streams.pricing import Price, RollingBudget, price_of
 from streams.producer import EventProducer
@@ -50,6 +49,9 @@ from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage, ModelChannel
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
+
+if TYPE_CHECKING:
+    from streams.model import OpenAIChatModel
 
 log = logging.getLogger("memriver.runtime")
 
@@ -158,6 +160,9 @@ class Runtime:
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_model(self) -> OpenAIChatModel:
+        # The SDK takes a second to import; a process without the model channel need not wait for it.
+        from streams.model import ModelConfig, OpenAIChatModel, OutputMode
+
         settings = self.settings
         config = ModelConfig(
             base_url=settings.model_base_url,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 StageName = Literal["ingest", "extract", "resolve", "clock", "expiry", "bury"]
@@ -15,7 +15,9 @@ ALL_STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "clock", "e
 class Settings(BaseSettings):
     """Everything that can be set. Seconds, bytes and counts as the names say."""
 
-    model_config = SettingsConfigDict(env_prefix="MEMRIVER_", env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="MEMRIVER_", env_file=".env", extra="ignore", populate_by_name=True, hide_input_in_errors=True
+    )
 
     # where things are
     kafka_bootstrap: str = "localhost:9092"
@@ -31,8 +33,10 @@ class Settings(BaseSettings):
     topic_prefix: str = ""
 
     # the model channel; off while no base URL is set
-    model_base_url: str = ""
-    model_api_key: SecretStr = SecretStr("")
+    model_base_url: str = Field(default="", validation_alias=AliasChoices("MEMRIVER_MODEL_BASE_URL", "OPENAI_BASE_URL"))
+    model_api_key: SecretStr = Field(
+        default=SecretStr(""), validation_alias=AliasChoices("MEMRIVER_MODEL_API_KEY", "OPENAI_API_KEY")
+    )
     model_name: str = "gpt-4o-mini"
     model_structured: Literal["json_schema", "json_object", "text"] = "json_schema"
     model_timeout_seconds: float = 60.0
@@ -69,6 +73,13 @@ class Settings(BaseSettings):
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=8087, ge=0, le=65535)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @model_validator(mode="after")
+    def _endpoint_of_the_key(self) -> Self:
+        # The usual two variables of OpenAI's own tools: a key without an address means their service.
+        if self.model_api_key.get_secret_value() and not self.model_base_url:
+            self.model_base_url = "https://api.openai.com/v1"
+        return self
 
     @property
     def model_enabled(self) -> bool:
