@@ -6,7 +6,8 @@ from typing import Self
 
 from processors.rules.loading import RuleSet, packaged_rules
 from processors.rules.model import RuleHit
-from processors.rules.reading import Reading, Resolver
+from processors.rules.passage import Passage, Resolver
+from processors.rules.reading import Reading
 from processors.times import resolve
 from schemas import Role, Turn
 
@@ -39,4 +40,4 @@ class RuleBook:
         """
         if turn.role is not Role.USER or turn.deleted or not turn.text:
             return ()
-        return Reading(self._rules, turn, self._resolver).hits()
+        return Reading(Passage(self._rules, turn, self._resolver)).hits()

@@ -19,65 +19,86 @@ _ITEM_END: Final = regex.compile(
     _FULL_STOP + r"(?<!(?:^|[\s:,])\d{1,2})\.+(?=\s|$)|(?<=[\s:,])(?=\d{1,2}[.)、]\s*\p{L})|(?=[①-⑳])"
 )
 # "我的车牌号：浙A12345" is one statement; other colons introduce.
-_LABEL: Final = (
-    r"(?:姓名|名字|地址|住址|电话|手机|手机号|号码|邮箱|生日|年龄|性别|职业|公司|单位|部门|爱好|车牌号?|工号|学号|微信号?|qq号?|"
+_FIELD: Final = (
+    r"(?:姓名|名字|地址|住址|电话|手机|手机号|号码|邮箱|生日|年龄|性别|职业|公司|单位|部门|爱好|车牌号?|工号|学号|"
+    r"微信号?|qq号?|"
     r"学校|专业|星座|血型|身高|体重|过敏[源原]|忌口|籍贯|老家|城市|所在地)"
 )
 _CLAUSE_END: Final = regex.compile(
     # The first set is only for speed: what none of the alternatives begins with is passed over at once.
     r"(?=[^\p{L}\p{N}]|[我但不而并所因另同然顺])(?:(?<!\d),|,(?!\d{3}(?!\d))"
-    rf"|(?<!\d)(?<!{_LABEL}):(?!//)|(?<!{_LABEL}):(?![\d/])"
+    rf"|(?<!\d)(?<!{_FIELD}):(?!//)|(?<!{_FIELD}):(?![\d/])"
     r"|——+|\s--?\s|\s[–—]\s|(?<=[a-z])—(?=[a-z])|[()]"
     r"|(?<=\p{Han})\s+(?=\p{Han})|(?<=[\p{L}\d]{2})\p{Emoji_Presentation}++(?=\s*\p{L}{2})"
     r"|(?<=[^\s,]{2})(?=(?:但是|不过(?![敏去来分关瘾是如问几够])|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))"
-    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|荐|见|建议|劝|逼|要求|邀请|允许|祝|如果|要是|假如|关于|有关|除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|a|b))"
+    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|"
+    r"向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|荐|见|建议|劝|逼|要求|邀请|允许|祝|如果|要是|假如|关于|有关|"
+    r"除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|a|b))"
     r"(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的\S{1,8}(?:是|叫)|今年|家|老家|会|习惯|每|讨厌))"
-    r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|always)\b)"
+    r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|"
+    r"always)\b)"
     r"|\sbut\s+(?!also\b)"
-    r"|\sand\s+(?=(?:currently\s+|now\s+|also\s+|i\s+)?(?:live|work|am|was born|study|speak|have|love|like|hate|enjoy|prefer|use|"
-    r"moved|don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|originally)\s))"
+    r"|\sand\s+(?=(?:currently\s+|now\s+|also\s+|i\s+)?(?:live|work|am|was born|study|speak|have|love|like|hate|"
+    r"enjoy|prefer|use|"
+    r"moved|don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|"
+    r"originally)\s))"
 )
 _LIST_HEAD: Final = regex.compile(
     r"\b(?:like|love|enjoy|hate|dislike|stand|allergic|speak|prefer|know|fan of|into|hobb\w+|play|likes?|interested|"
     r"allergies|eat|drink|favou?rites?)\b"
 )
 _LIST_ITEM: Final = regex.compile(
-    r"\s*(?:and|or|&)?\s*+(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|could|because)\b)"
+    r"\s*(?:and|or|&)?\s*+(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|"
+    r"could|because)\b)"
     r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}\s*"
 )
 _LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s")
 # A Chinese list cut by commas instead of 、; it has to run to the end of its sentence.
 _LIST_HEAD_ZH: Final = regex.compile(r"(?:喜欢|爱[吃喝看玩]|讨厌|爱好[是有]|不[能]?吃|不喝|会说|擅长|精通)[^,]{1,6}$")
 _LIST_ITEM_ZH: Final = regex.compile(
-    r"\s*(?:和|还有|以及)?(?![我你您他她也都请谢不但能可推帮有是就所因讨喜对在还最很真好比如怎哪什为今明昨从和而])\p{Han}{1,4}(?:(?:和|、|以及|还有)\p{Han}{1,4})?\s*"
+    r"\s*(?:和|还有|"
+    r"以及)?(?![我你您他她也都请谢不但能可推帮有是就所因讨喜对在还最很真好比如怎哪什为今明昨从和而])\p{Han}{1,4}(?:(?:和|、|以及|还有)\p{Han}{1,4})?\s*"
 )
 _LIST_END_ZH: Final = regex.compile(r"(?:和|以及|还有)\p{Han}{1,4}\s*$")
 _PLACE_HEAD: Final = regex.compile(
     r"\b(?:in|to|from|at|near|address is)\s+(?:\d+\w?\s)?(?:\p{Lu}[\w.'-]*)(?:\s\p{Lu}[\w.'-]*){0,3}$"
 )
 _PLACE_TAIL: Final = regex.compile(
-    r"\s*\p{Lu}[\p{L}.]*(?:\s\p{Lu}[\p{L}.]*){0,2}(?:\s\d{4,5})?\s*(?:\s(?:with|since|for|now|where|because|right now|at the)\b.*)?"
+    r"\s*\p{Lu}[\p{L}.]*(?:\s\p{Lu}[\p{L}.]*){0,2}(?:\s\d{4,5})?\s*(?:\s(?:with|since|for|now|where|because|"
+    r"right now|at the)\b.*)?"
 )
 # "我养了一只猫，叫咪咪": the name belongs to what was just introduced, not to the speaker.
-_NAMED_HEAD: Final = regex.compile(r"(?:养了?|[只条匹]|女儿|儿子|孩子|老婆|妻子|太太|老公|丈夫|猫|狗|朋友|哥哥?|姐姐?|弟弟?|妹妹?)[^,]{0,8}$")
+_NAMED_HEAD: Final = regex.compile(
+    r"(?:养了?|[只条匹]|女儿|儿子|孩子|老婆|妻子|太太|老公|丈夫|猫|狗|朋友|哥哥?|姐姐?|弟弟?|妹妹?)[^,]{0,8}$"
+)
 _NAMED_TAIL: Final = regex.compile(r"\s*(?:它|他|她)?(?:的?名字)?(?:叫做?|名叫)(?!我|他|她|你)\S{1,8}\s*")
 _NOT_PLACE: Final = regex.compile(r"\s*(?:I|And|But|So|My|We|Please|Thanks|The|Not|Do|Can|What)\b")
 
 # A time or scope in front of its sentence: "For the next 30 days, answer in English", "Last month, I moved to York".
 _HEAD: Final = regex.compile(
-    r"\s*(?:(?:and|but|so|also|please|ok|actually)\s+)?(?:(?:from|starting|as of) (?:now(?: on)?|today(?: on)?|tomorrow(?: on)?|this \w+|next \w+|\w+day)|(?:going|moving) forward|"
-    r"in (?:the )?future|(?:for|over|during|in) the (?:next|coming|rest of|remainder of) [\w ]{1,20}|(?:until|till) [\w ]{1,20}|"
+    r"\s*(?:(?:and|but|so|also|please|ok|actually)\s+)?(?:(?:from|starting|as of) (?:now(?: on)?|today(?: on)?|"
+    r"tomorrow(?: on)?|this \w+|next \w+|\w+day)|(?:going|moving) forward|"
+    r"in (?:the )?future|(?:for|over|during|in) the (?:next|coming|rest of|remainder of) [\w ]{1,20}|(?:until|"
+    r"till) [\w ]{1,20}|"
     r"for (?:now|today|the time being|(?:\d+|a|one|two|three) (?:days?|weeks?|months?))|"
-    r"(?:earlier |late |early |later )?(?:last|this|next) (?:week|month|year|weekend|night|spring|summer|autumn|fall|winter|quarter|morning|afternoon|evening|\w+day|"
-    r"january|february|march|april|may|june|july|august|september|october|november|december)|yesterday|today|tomorrow|tonight|"
-    r"(?:about |around |almost )?(?:\d+|an?|one|two|three|four|five|six|ten|a few|a couple of|several) (?:day|week|month|year)s? ago|"
-    r"(?:back )?in (?:(?:january|february|march|april|may|june|july|august|september|october|november|december)(?: (?:of )?\d{4})?|(?:19|20)\d\d)|"
-    r"on (?:\w+days?|weekends?|weekdays?)|every (?:morning|day|night|evening|week|weekend|month|\w+day)|at (?:weekends?|night)|in the (?:mornings?|evenings?|afternoons?)|"
+    r"(?:earlier |late |early |later )?(?:last|this|next) (?:week|month|year|weekend|night|spring|summer|autumn|"
+    r"fall|winter|quarter|morning|afternoon|evening|\w+day|"
+    r"january|february|march|april|may|june|july|august|september|october|november|december)|yesterday|today|"
+    r"tomorrow|tonight|"
+    r"(?:about |around |almost )?(?:\d+|an?|one|two|three|four|five|six|ten|a few|a couple of|several) (?:day|week|"
+    r"month|year)s? ago|"
+    r"(?:back )?in (?:(?:january|february|march|april|may|june|july|august|september|october|november|"
+    r"december)(?: (?:of )?\d{4})?|(?:19|20)\d\d)|"
+    r"on (?:\w+days?|weekends?|weekdays?)|every (?:morning|day|night|evening|week|weekend|month|\w+day)|"
+    r"at (?:weekends?|night)|in the (?:mornings?|evenings?|afternoons?)|"
     r"in my (?:free|spare) time|when (?:you )?(?:answer|reply|respond|writ|explain|speak|talk)\w*[\w ]{0,30}|"
-    r"(?:whenever|when|every time|if) i (?:ask|say|request|mention|send|type|give|want|need|share|paste|upload|write)\b[^,]{0,60})\s*"
+    r"(?:whenever|when|every time|if) i (?:ask|say|request|mention|send|type|give|want|need|share|paste|upload|"
+    r"write)\b[^,]{0,60})\s*"
 )
 # "My allergies: nuts" is one statement.
-_LABEL: Final = regex.compile(r"\s*(?:(?:please )?(?:remember|note|fyi|save)(?: that)? )?(?:here(?:'s| is) )?my (?:[\p{L}-]+ ?){1,4}")
+_LABEL: Final = regex.compile(
+    r"\s*(?:(?:please )?(?:remember|note|fyi|save)(?: that)? )?(?:here(?:'s| is) )?my (?:[\p{L}-]+ ?){1,4}"
+)
 _DAY: Final = regex.compile(
     r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)\w{0,6}\.? \d{1,2}(?:st|nd|rd|th)?\s*$"
 )
@@ -144,14 +165,18 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
         if after < len(cuts) and not colon and _HEAD.fullmatch(folded, left, right):
             right, colon = cuts[after][1:]
             after += 1
-        if after < len(cuts) and not colon and _DAY.search(folded, left, right):
-            if _YEAR.match(folded, *cuts[after][:2]):
-                right, colon = cuts[after][1:]
-                after += 1
-        if after < len(cuts) and not colon:
-            if _NAMED_HEAD.search(folded, left, right) and _NAMED_TAIL.fullmatch(folded, *cuts[after][:2]):
-                right, colon = cuts[after][1:]
-                after += 1
+        if (
+            after < len(cuts)
+            and not colon
+            and _DAY.search(folded, left, right)
+            and _YEAR.match(folded, *cuts[after][:2])
+        ):
+            right, colon = cuts[after][1:]
+            after += 1
+        named = after < len(cuts) and not colon and _NAMED_HEAD.search(folded, left, right)
+        if named and _NAMED_TAIL.fullmatch(folded, *cuts[after][:2]):
+            right, colon = cuts[after][1:]
+            after += 1
         if after < len(cuts) and not colon:
             if _PLACE_HEAD.search(text, left, right) and _PLACE_TAIL.fullmatch(text, *cuts[after][:2]):
                 if not _NOT_PLACE.match(text, *cuts[after][:2]):

@@ -56,10 +56,10 @@ class RuleSet:
     """All packaged rules in the order in which they are tried, by kind. `version` is the digest of the files."""
 
     claims: Prefilter
-    orders: tuple[Rule, ...]
-    retracts: tuple[Rule, ...]
-    forgets: tuple[Rule, ...]
-    suppressions: tuple[Rule, ...]
+    orders: Prefilter
+    retracts: Prefilter
+    forgets: Prefilter
+    suppressions: Prefilter
     lexicon: Lexicon
     aliases: Mapping[str, str]
     version: str
@@ -83,10 +83,10 @@ def packaged_rules() -> RuleSet:
             rules[rule.kind].append(rule)
     return RuleSet(
         claims=Prefilter(rules["claim"]),
-        orders=tuple(rules["order"]),
-        retracts=tuple(rules["retract"]),
-        forgets=tuple(rules["forget"]),
-        suppressions=tuple(rules["suppress"]),
+        orders=Prefilter(rules["order"]),
+        retracts=Prefilter(rules["retract"]),
+        forgets=Prefilter(rules["forget"]),
+        suppressions=Prefilter(rules["suppress"]),
         lexicon=_lexicon(documents),
         aliases={str(name): attribute for document in documents for name, attribute in document["aliases"].items()},
         version=digest(*texts)[:12],

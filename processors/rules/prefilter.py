@@ -11,10 +11,10 @@ class Prefilter:
     """An index of keywords by their first two characters, so that a clause is walked once and not once per keyword."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._rules = tuple(rules)
+        self.rules = tuple(rules)
         self._short: dict[str, list[int]] = {}
         self._long: dict[str, list[tuple[str, int]]] = {}
-        for number, rule in enumerate(self._rules):
+        for number, rule in enumerate(self.rules):
             for word in rule.keywords:
                 if len(word) == 1:
                     self._short.setdefault(word, []).append(number)
@@ -30,4 +30,4 @@ class Prefilter:
             for word, number in self._long.get(piece[at : at + 2], ()):
                 if number not in found and piece.startswith(word, at):
                     found.add(number)
-        return [self._rules[number] for number in sorted(found)]
+        return [self.rules[number] for number in sorted(found)]

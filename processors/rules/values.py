@@ -10,39 +10,50 @@ _LEFT: Final = regex.compile(
     r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过|着|到|一下)(?!\p{Han}?$)|就是|的是|于是)*+", regex.V1
 )
 _TAIL_ZH: Final = regex.compile(
-    r"(?:的人|了|的话|的(?<!目的)|啊|(?<![酒网贴水氧书咖])吧|(?<!毛)呢|哦|呀|嘛|啦|噢|喔|喽|咯|哟|呗|哈哈+|来着|而已|谢谢|多谢|拜托|就好|就行|就可以|即可|什么的|"
+    r"(?:的人|了|的话|的(?<!目的)|啊|(?<![酒网贴水氧书咖])吧|(?<!毛)呢|哦|呀|嘛|啦|噢|喔|喽|咯|哟|呗|哈哈+|来着|"
+    r"而已|谢谢|多谢|拜托|就好|就行|就可以|即可|什么的|"
     r"之类|等等|好吗|可以吗|行吗|记住|(?<=\p{Han}{2})一下|(?<=\p{Han})(?:这件事|这事|的事))$"
 )
 _TAIL_EN: Final = regex.compile(
-    r"\b(?:right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|thank you|too|as well|"
+    r"\b(?:right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|"
+    r"thank you|too|as well|"
     r"though|actually|so much|very much|a lot|the most|the best|more than anything|any ?more|anyway|fyi|ok|okay|"
-    r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*|recently|lately|all the time|sometimes|now and then|from time to time|i think|i guess|one day|someday)$"
+    r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*|"
+    r"recently|lately|all the time|sometimes|now and then|from time to time|i think|i guess|one day|someday)$"
 )
 _TAIL_TIME: Final = regex.compile(
-    r"(?:\s|\b)(?:(?:last|next|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|weekend|\w+day|january|february|march|april|may|june|"
+    r"(?:\s|\b)(?:(?:last|next|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|weekend|"
+    r"\w+day|january|february|march|april|may|june|"
     r"july|august|september|october|november|december)|yesterday|today|tomorrow|recently|"
-    r"(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of|several) (?:day|week|month|year)s? ago|"
-    r"(?:back )?in (?:(?:january|february|march|april|may|june|july|august|september|october|november|december) ?)?(?:19|20)\d\d|since .{1,20}|"
-    r"on (?:mon|tues|wednes|thurs|fri|satur|sun)day|for (?:about |over |almost |the (?:past|last) )?(?:\d+|an?|one|two|three|four|five|six|ten|many|several|a few) (?:day|week|month|year|decade)s?(?: now)?)$"
+    r"(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of|several) (?:day|week|month|"
+    r"year)s? ago|"
+    r"(?:back )?in (?:(?:january|february|march|april|may|june|july|august|september|october|november|"
+    r"december) ?)?(?:19|20)\d\d|since .{1,20}|"
+    r"on (?:mon|tues|wednes|thurs|fri|satur|sun)day|for (?:about |over |almost |the (?:past|last) )?(?:\d+|an?|one|"
+    r"two|three|four|five|six|ten|many|several|a few) (?:day|week|month|year|decade)s?(?: now)?)$"
     r"|(?:了)?(?:(?:\d+|[一二两三四五六七八九十几半好多]+)(?:个)?(?:多)?(?:年|月|天|周|星期)(?:多)?(?:了)?)$"
 )
 _RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
 
 _SEPARATOR: Final = regex.compile(
-    r"\s*(?:、|(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫)|;|以及|还有|\s(?:and|or|&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
+    r"\s*(?:、|(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫)|;|以及|还有|\s(?:and|or|"
+    r"&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
 )
 _AND_ZH: Final = regex.compile(r"\s*(?:和|与|及|跟|或者|或)\s*")
 _NOT_ITEM: Final = regex.compile(
     r"(?:我|你|他|她|它|朋友|家人|大家|同学|同事|别人|孩子|老婆|老公|女友|男友|爸|妈|人|谁)"
 )
 _MEASURE: Final = regex.compile(
-    r"(?:(?:some|a (?:little|bit)(?: bit)?(?: of)?|also|even|especially|particularly|sometimes|occasionally|basic|maybe|to) )*+"
+    r"(?:(?:some|a (?:little|bit)(?: bit)?(?: of)?|also|even|especially|particularly|sometimes|occasionally|basic|"
+    r"maybe|to) )*+"
 )
 _ACTIVITY: Final = regex.compile(r"\p{L}+ing\s+\S+\s+\S+")
 _GERUND: Final = regex.compile(r"(?:\w+ )?\p{L}+ing\b")
 _FIXED: Final = regex.compile(
-    r"^(?:.*\b)?(?:mac and cheese|rock and roll|salt and vinegar|fish and chips|r and b|drum and bass|bed and breakfast|"
-    r"peanut butter and jelly|black and white|arts and crafts|friends and family|family and friends|dungeons and dragons|"
+    r"^(?:.*\b)?(?:mac and cheese|rock and roll|salt and vinegar|fish and chips|r and b|drum and bass|"
+    r"bed and breakfast|"
+    r"peanut butter and jelly|black and white|arts and crafts|friends and family|family and friends|"
+    r"dungeons and dragons|"
     r"research and development|q and a|war and peace|pride and prejudice|up and down|back and forth)\b"
 )
 _PRONOUN_EN: Final = regex.compile(
@@ -50,7 +61,8 @@ _PRONOUN_EN: Final = regex.compile(
 )
 
 _PLACE_LOWER: Final = regex.compile(
-    r"(?:a|an|the|my|your|his|her|our|their|this|that|fear|peace|hope|pain|hell|sin|harmony|denial|constant|poverty|here|there|"
+    r"(?:a|an|the|my|your|his|her|our|their|this|that|fear|peace|hope|pain|hell|sin|harmony|denial|constant|poverty|"
+    r"here|there|"
     r"one|two|it|which|such|same|different|dorm\w*|hotel|apartments?|houses?|what|where)\b"
 )
 _NAME_EN: Final = regex.compile(

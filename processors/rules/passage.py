@@ -1,0 +1,110 @@
+"""Rules, passage: one turn as the rules see it, with the cuts that every reader needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+import regex
+
+from processors.rules.fold import fold
+from processors.rules.loading import RuleSet
+from processors.rules.model import Rule
+from processors.slots import normal_attribute
+from processors.spans import own_words
+from schemas import Turn
+
+_MAX_TEXT: Final = 4_000
+_TIMEOUT: Final = 0.05
+"""Seconds one pattern may take on one clause. Clauses are short and patterns possessive, so only a hostile text meets it."""
+
+_HAN: Final = regex.compile(r"\p{Han}")
+_EDGE: Final = regex.compile(r"[\s\p{P}\p{S}--[+#%)\]》\"”」』]]+$", regex.V1)
+_BULLET: Final = regex.compile(r"\s*(?:\d{1,2}[.)、](?!\d)|[①-⑳])\s*")
+# What may trail a statement without belonging to it. Words that a Chinese sentence ends with belong to its patterns.
+_FILLER: Final = regex.compile(
+    r"(?<=\S)\s(?:btw|by the way|lol|haha+|tho|though|as well|too|thanks(?: a lot| in advance)?|thank you|fyi|"
+    r"honestly|actually|anyway|"
+    r"if that helps|just so you know|you know|i think|i guess|i suppose|to be honest|tbh|in case you(?:'re|"
+    r" are)? wonder\w*|in fact|ok|okay|then)$"
+)
+
+
+class Span(Protocol):
+    """What `processors.times.TimeSpan` offers."""
+
+    @property
+    def start(self) -> datetime: ...
+    @property
+    def end(self) -> datetime | None: ...
+    @property
+    def kind(self) -> str: ...
+
+
+Resolver = Callable[[str, datetime, str, str], Sequence[Span]]
+
+
+class Passage:
+    """The speaker's own words of a turn and their folded copy; positions are the same in both and in the turn's text."""
+
+    def __init__(self, rules: RuleSet, turn: Turn, resolver: Resolver) -> None:
+        self.rules = rules
+        self.words = rules.lexicon
+        self.turn = turn
+        owned = own_words(turn.text)
+        self.text = owned[: len(owned) - len(owned.lstrip()) + _MAX_TEXT]
+        self.folded = fold(self.text)
+        self._resolver = resolver
+
+    def quote(self, start: int, end: int) -> str:
+        """What the turn says there, verbatim."""
+        return self.turn.text[start:end]
+
+    def body(self, start: int, end: int) -> tuple[int, int]:
+        """The borders of a clause without bullets, fillers and trailing punctuation."""
+        folded, leads = self.folded, self.words.leads
+        bullet = _BULLET.match(folded, start, end)
+        begin = bullet.end() if bullet else start
+        lead = leads.match(folded, begin, end)
+        begin = lead.end() if lead else begin
+        while begin < end and folded[begin] in " \n\t\"'“”「『·*#-~)":
+            begin += 1
+            lead = leads.match(folded, begin, end)
+            begin = lead.end() if lead else begin
+        while (tail := _EDGE.search(folded, begin, end) or _FILLER.search(folded, begin, end)) is not None:
+            end = tail.start()
+        return begin, end
+
+    def times(self, start: int, end: int, language: str) -> Sequence[Span]:
+        """The times named there. The text as sent, since a resolver reads capitals and full-width digits by itself."""
+        return self._resolver(self.text[start:end], self.turn.sent_at, self.turn.timezone, language)
+
+    def attribute(self, raw: str, suffix: str | None = None) -> str:
+        """The attribute that the speaker's own word for it names; with a suffix, the name of somebody or something."""
+        name = regex.sub(r"\s+", " ", raw.strip(" 的'\"“”")).removeprefix("the ").removeprefix("my ")
+        aliases = self.rules.aliases
+        if suffix:
+            return normal_attribute(f"{aliases.get(name + '~', name)}_name")
+        name = regex.sub(r"'s\b", "", name).replace("colour", "color")
+        name = regex.sub(r"^(?:favourite|fave|fav)\b", "favorite", name)
+        return aliases.get(name) or normal_attribute(name)
+
+
+def language_of(text: str) -> str:
+    """`zh` when it has a Chinese character, else `en`."""
+    return "zh" if _HAN.search(text) else "en"
+
+
+def found(pattern: regex.Pattern[str], piece: str, *, how: str = "fullmatch") -> regex.Match[str] | None:
+    """The match of `pattern`; none when it takes too long. `how` is fullmatch, match or search."""
+    try:
+        match: regex.Match[str] | None = getattr(pattern, how)(piece, timeout=_TIMEOUT)
+    except TimeoutError:
+        return None
+    return match
+
+
+def searched(rule: Rule, piece: str) -> bool:
+    """Whether one of the rule's patterns occurs in the folded `piece`."""
+    return any(found(pattern, piece, how="search") is not None for pattern in rule.patterns)

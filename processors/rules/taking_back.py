@@ -1,0 +1,78 @@
+"""Rules, taking back: retractions, orders to forget, and "not London" after "I live in Leeds"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from processors.rules.model import HitKind, Rule, RuleHit
+from processors.rules.passage import Passage, found, language_of, searched
+from processors.rules.statements import Stated, statements
+from schemas import Operation
+
+
+def retraction(passage: Passage, start: int, end: int) -> RuleHit | None:
+    """The mark that the clause takes back what was said a moment ago."""
+    piece = passage.folded[start:end]
+    for rule in passage.rules.retracts.possible(piece):
+        if searched(rule, piece):
+            return _mark(passage, rule, start, end)
+    return None
+
+
+def weak_retraction(passage: Passage) -> RuleHit | None:
+    """The same of words that mean it only when nothing else is said ("算了", "oops")."""
+    if passage.words.weak_retract.fullmatch(passage.folded.strip(" \n.!~。")) is None:
+        return None
+    language = language_of(passage.text)
+    rule = next((rule for rule in passage.rules.retracts.rules if rule.language == language), None)
+    return None if rule is None else _mark(passage, rule, 0, len(passage.text))
+
+
+def _mark(passage: Passage, rule: Rule, start: int, end: int) -> RuleHit:
+    quote = passage.quote(start, end).strip()
+    return RuleHit(
+        rule_id=rule.id,
+        kind=HitKind.RETRACT_PREVIOUS,
+        operation=Operation.END,
+        attribute="",
+        value="",
+        text=quote,
+        quote=quote,
+        explicit=True,
+        confidence=rule.confidence,
+        language=rule.language,
+    )
+
+
+def forgotten(passage: Passage, start: int, end: int) -> list[RuleHit]:
+    """One hit per slot, or value in it, that the clause orders to be forgotten."""
+    piece = passage.folded[start:end]
+    for rule in passage.rules.forgets.possible(piece):
+        for pattern in rule.patterns:
+            match = found(pattern, piece)
+            if match is None:
+                continue
+            if match.groupdict().get("payload"):
+                left, right = match.span("payload")
+                said = statements(passage, Stated(start + left, start + left, start + right))
+                targets = [(hit.attribute, hit.value) for hit in said if hit.operation is Operation.ASSERT]
+            else:
+                name = passage.attribute(match["attribute"])
+                refused = rule.reject is not None and rule.reject.search(match["attribute"]) is not None
+                targets = [] if refused or not name else [(name, "")]
+            if targets:
+                mark = replace(_mark(passage, rule, start, end), kind=HitKind.FORGET, operation=Operation.CLEAR)
+                return [replace(mark, attribute=attribute, value=value) for attribute, value in targets]
+    return []
+
+
+def contrasted(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -> list[RuleHit] | None:
+    """The end of what a clause sets against the last of `said`; None when the clause does nothing of the kind."""
+    match = passage.words.contrast_clause.fullmatch(passage.folded[start:end])
+    if match is None or not said:
+        return None
+    if said[-1].operation is not Operation.ASSERT:
+        return []
+    value = passage.text[start + match.start("value") : start + match.end("value")]
+    return [replace(said[-1], operation=Operation.END, value=value)]
