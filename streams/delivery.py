@@ -88,6 +88,16 @@ class _Runs:
     count: int = 0
 
 
+def _sorted(messages: Sequence[Message], outcomes: Sequence[T | Exception]) -> _Judged[T]:
+    judged: _Judged[T] = _Judged([], [])
+    for message, outcome in zip(messages, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            judged.bad.append((message, outcome))
+        else:
+            judged.good.append(Delivered(message, outcome))
+    return judged
+
+
 class Stage(Protocol[T]):
     """A stage's own part: what a message means, and what it changes."""
 
@@ -175,10 +185,16 @@ class Delivery:
         for key in [key for key in self._next_offset if key[0] == stage]:
             del self._next_offset[key]
 
-    async def run(self, stream: Any, stage: Stage[T]) -> None:
+    async def run(
+        self,
+        stream: Any,
+        stage: Stage[T],
+        judge: Callable[[Sequence[bytes]], Awaitable[list[T | Exception]]] | None = None,
+    ) -> None:
         """Group what has arrived, commit it, publish it, acknowledge it; for ever.
 
         The next group is judged while the last one is being written; writing, and so acknowledging, stays in order.
+        `judge` does the stage's `prepare` for many messages elsewhere.
         """
         progress = self.progress.setdefault(stage.name, Progress())
         writing: asyncio.Task[None] | None = None
@@ -188,7 +204,10 @@ class Delivery:
                 messages = [_message(event) for event in events]
                 for message in messages:
                     self._check_position(stage.name, message)
-                judged = await self.in_thread(self._judge, messages, stage)
+                if judge is None:
+                    judged = await self.in_thread(self._judge, messages, stage)
+                else:
+                    judged = _sorted(messages, await judge([message.value or b"" for message in messages]))
                 if writing is not None:
                     await writing
                 writing = asyncio.create_task(self._finish(events, judged, stage, progress))

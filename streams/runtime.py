@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from streams.delivery import Delivery
 from streams.expiry import ExpiryClock
 from streams.extraction import RawReply
 from streams.faust_app import make_app
+from streams.judging import JudgePool
 from streams.metrics import Metrics
 from streams.outflow import Outflow
 from streams.pricing import Price, RollingBudget, price_of
@@ -156,6 +158,7 @@ class Runtime:
         self.model: OpenAIChatModel | None = self._make_model() if settings.model_enabled else None
         self.clock = BatchClock(self.delivery, batch_limits(settings), self.metrics)
         self.expiry = ExpiryClock(self.delivery)
+        self._judges: JudgePool | None = None
         self._apps: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -222,15 +225,20 @@ class Runtime:
         app = make_app(settings, stage)
         if stage == "ingest":
             intake = Intake(RuleBook.load(), NoiseFilter.load(), self.gate)
-            ingest_agent.register(app, settings, delivery, IngestStage(intake, batch_limits(settings), self.metrics))
+            if settings.judge_processes:
+                self._judges = JudgePool(intake, partial(make_gate, settings), settings.judge_processes)
+            work = IngestStage(intake, batch_limits(settings), self.metrics)
+            ingest_agent.register(app, settings, delivery, work, self._judges)
         elif stage == "bury":
             bury_agent.register(app, settings, delivery, BuryStage())
         elif stage == "extract":
             channel = ModelChannel(self.model, self._cost) if self.model is not None else None
-            work = ExtractStage(
-                self.truth, delivery, self.gate, self.metrics, channel, attempts=settings.model_attempts
+            extract_agent.register(
+                app,
+                settings,
+                delivery,
+                ExtractStage(self.truth, delivery, self.gate, self.metrics, channel, attempts=settings.model_attempts),
             )
-            extract_agent.register(app, settings, delivery, work)
         elif stage == "resolve":
             nearest = Nearest(
                 comparison(self.embedder),
@@ -276,6 +284,8 @@ class Runtime:
         await self.producer.stop()
         if self.model is not None:
             await self.model.aclose()
+        if self._judges is not None:
+            self._judges.close()
         self._executor.shutdown(wait=True)
         self.vectors.close()
         self.truth.close()

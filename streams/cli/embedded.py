@@ -45,6 +45,8 @@ class Embedded:
                 "database_url": SecretStr(f"sqlite:///{directory / 'memriver.db'}"),
                 "qdrant_url": "",
                 "data_dir": directory,
+                # Starting another interpreter takes longer than an embedded run usually has to do.
+                "judge_processes": 0,
             }
         )
         upgrade(self.settings.database_url.get_secret_value())

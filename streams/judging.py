@@ -1,0 +1,84 @@
+"""Judging in other processes: the rule channel and the noise filter are plain CPU work, and one interpreter has one core."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from processors.exceptions import PoisonError
+from processors.intake import Intake, Judged
+from processors.noise import NoiseFilter
+from processors.policy import PolicyGate
+from processors.rules import RuleBook
+from schemas import Turn
+from streams.deadletter import reason_of
+
+_SMALLEST = 32
+"""Turns below which the way to another process and back costs more than judging them here."""
+
+
+class JudgePool:
+    """`processes` judges beside this one. A judge that dies breaks the pool, and with it the stage and the process."""
+
+    def __init__(self, intake: Intake, make_gate: Callable[[], PolicyGate], processes: int) -> None:
+        self._intake = intake
+        self._processes = processes
+        # Spawned, not forked: a fork copies locks of the consumer threads in whatever state they are.
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(make_gate, os.getpid()))
+
+    async def judge(self, payloads: Sequence[bytes]) -> list[Judged | Exception]:
+        """A verdict or the reason why there is none, per payload and in order."""
+        if len(payloads) < _SMALLEST:
+            return [_outcome(item) for item in await asyncio.to_thread(_judge_with, self._intake, payloads)]
+        loop = asyncio.get_running_loop()
+        share = -(-len(payloads) // self._processes)
+        parts = [payloads[start : start + share] for start in range(0, len(payloads), share)]
+        judged = await asyncio.gather(*(loop.run_in_executor(self._pool, _judge_here, part) for part in parts))
+        return [_outcome(item) for part in judged for item in part]
+
+    def close(self) -> None:
+        """End the judges."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _outcome(item: Judged | tuple[str, str]) -> Judged | Exception:
+    # As a pair on the way: not every exception survives being pickled.
+    return PoisonError(*item) if isinstance(item, tuple) else item
+
+
+def _judge_with(intake: Intake, payloads: Sequence[bytes]) -> list[Judged | tuple[str, str]]:
+    found: list[Judged | tuple[str, str]] = []
+    for payload in payloads:
+        try:
+            found.append(intake.judge(Turn.from_bytes(payload)))
+        except (PoisonError, ValueError) as error:
+            found.append(reason_of(error))
+    return found
+
+
+_intake: Intake | None = None
+
+
+def _begin(make_gate: Callable[[], PolicyGate], parent: int) -> None:
+    """Runs once in each judge: loads the rules, and watches that the parent lives."""
+    global _intake
+    _intake = Intake(RuleBook.load(), NoiseFilter.load(), make_gate())
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    # A killed parent closes nothing that a pool's child would notice.
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(0)
+
+
+def _judge_here(payloads: Sequence[bytes]) -> list[Judged | tuple[str, str]]:
+    assert _intake is not None  # the initialiser ran, or the pool is broken
+    return _judge_with(_intake, payloads)
