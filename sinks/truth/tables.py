@@ -268,6 +268,10 @@ reviews = _table(
     Column("status", String(16), nullable=False),
     Column("opened_at", Utc, nullable=False),
     Column("body", LongText, nullable=True),
+    # Who answered, when, and the command that carried the answer (undo takes that command's claims back).
+    Column("decided_by", Name, nullable=True),
+    Column("decided_at", Utc, nullable=True),
+    Column("decision_id", String(36), nullable=True),
     Index("ix_reviews_owner", "owner_key", "status"),
 )
 
@@ -308,4 +312,67 @@ dead_letters = _table(
     # open, redriven, dropped
     Column("status", String(16), nullable=False),
     Index("ix_dead_letters_status", "status", "failed_at"),
+)
+
+api_keys = _table(
+    "api_keys",
+    # The public part of the key, by which it is found; the secret part is kept as a keyed hash only.
+    Column("prefix", String(16), primary_key=True),
+    Column("hash", String(64), nullable=False),
+    Column("tenant", Name, nullable=False),
+    Column("principal_key", Key, nullable=False),
+    Column("principal_kind", String(16), nullable=False),
+    Column("principal", Name, nullable=False),
+    Column("label", Name, nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("created_by", Name, nullable=False),
+    Column("expires_at", Utc, nullable=True),
+    Column("revoked_at", Utc, nullable=True),
+    Index("ix_api_keys_principal", "principal_key"),
+)
+
+grants = _table(
+    "grants",
+    Column("grant_id", String(36), primary_key=True),
+    Column("principal_key", Key, nullable=False),
+    Column("tenant", Name, nullable=False),
+    Column("principal_kind", String(16), nullable=False),
+    Column("principal", Name, nullable=False),
+    Column("owner_kind", String(16), nullable=False),
+    # NULL means every owner of the kind; it is written only for an explicit "user/*".
+    Column("owner", Name, nullable=True),
+    Column("segment", String(1024), nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("sensitivity", String(16), nullable=False),
+    Column("granted_at", Utc, nullable=False),
+    Column("granted_by", Name, nullable=False),
+    Column("expires_at", Utc, nullable=True),
+    Column("revoked_at", Utc, nullable=True),
+    Index("ix_grants_principal", "principal_key"),
+)
+
+idempotency_keys = _table(
+    "idempotency_keys",
+    # Digest of the principal and the key it chose.
+    Column("request_key", Key, primary_key=True),
+    Column("request_hash", Key, nullable=False),
+    # NULL while the first request is still at work.
+    Column("status", Integer, nullable=True),
+    Column("body", LongText, nullable=True),
+    Column("created_at", Utc, nullable=False),
+    Index("ix_idempotency_keys_created", "created_at"),
+)
+
+read_log = _table(
+    "read_log",
+    Column("id", AutoId, primary_key=True, autoincrement=True),
+    Column("owner_key", Key, nullable=False),
+    Column("memory_id", String(36), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("reader", Name, nullable=False),
+    Column("verb", String(16), nullable=False),
+    Column("read_at", Utc, nullable=False),
+    Index("ix_read_log_owner", "owner_key", "read_at"),
+    Index("ix_read_log_memory", "memory_id"),
 )
