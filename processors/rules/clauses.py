@@ -102,7 +102,12 @@ _LABEL: Final = regex.compile(
 _DAY: Final = regex.compile(
     r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)\w{0,6}\.? \d{1,2}(?:st|nd|rd|th)?\s*$"
 )
-_YEAR: Final = regex.compile(r"\s*(?:19|20)\d\d\b")
+_YEAR: Final = regex.compile(r"\s*(?:19|20)\d\d\b.*")
+# "Forget my birthday and my address" is one order.
+_FORGOTTEN: Final = regex.compile(r"\b(?:forget|delete|erase|remove|wipe|purge)\b.{0,30}\bmy [\p{L}' -]{2,30}$")
+_MINE: Final = regex.compile(r"\s*my [\p{L}' ]{2,40}")
+_PAIRS: Final = ((_DAY, _YEAR), (_NAMED_HEAD, _NAMED_TAIL), (_FORGOTTEN, _MINE))
+"""Heads and the tails that belong to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,9 @@ def _append(found: list[list[Clause]], text: str, folded: str, begin: int, end: 
         start = match.end()
     if folded[start:end].strip():
         cuts.append((start, end, False))
+    if not cuts:
+        # Commas and brackets only.
+        return
     if len(cuts) > 1:
         cuts = _joined(cuts, text, folded)
     last = len(cuts) - 1
@@ -165,18 +173,12 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
         if after < len(cuts) and not colon and _HEAD.fullmatch(folded, left, right):
             right, colon = cuts[after][1:]
             after += 1
-        if (
-            after < len(cuts)
-            and not colon
-            and _DAY.search(folded, left, right)
-            and _YEAR.match(folded, *cuts[after][:2])
-        ):
-            right, colon = cuts[after][1:]
-            after += 1
-        named = after < len(cuts) and not colon and _NAMED_HEAD.search(folded, left, right)
-        if named and _NAMED_TAIL.fullmatch(folded, *cuts[after][:2]):
-            right, colon = cuts[after][1:]
-            after += 1
+        for head, tail in _PAIRS:
+            if after == len(cuts) or colon or head.search(folded, left, right) is None:
+                continue
+            if tail.fullmatch(folded, *cuts[after][:2]):
+                right, colon = cuts[after][1:]
+                after += 1
         if after < len(cuts) and not colon:
             if _PLACE_HEAD.search(text, left, right) and _PLACE_TAIL.fullmatch(text, *cuts[after][:2]):
                 if not _NOT_PLACE.match(text, *cuts[after][:2]):

@@ -44,6 +44,7 @@ class Lexicon:
     chores: regex.Pattern[str]
     contrast: regex.Pattern[str]
     contrast_clause: regex.Pattern[str]
+    corrects: regex.Pattern[str]
     bounds: regex.Pattern[str]
     coming: regex.Pattern[str]
     timely: regex.Pattern[str]

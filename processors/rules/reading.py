@@ -13,7 +13,7 @@ from processors.rules.model import HitKind, Rule, RuleHit
 from processors.rules.notes import note
 from processors.rules.passage import Passage, found, searched
 from processors.rules.statements import Stated, statements
-from processors.rules.taking_back import contrasted, forgotten, retraction, weak_retraction
+from processors.rules.taking_back import contrasted, corrected, forgotten, retraction, weak_retraction
 from processors.slots import slot_for, value_key
 from schemas import Category
 
@@ -103,6 +103,11 @@ class Reading:
         piece = self._passage.folded[start:end]
         if any(searched(rule, piece) for rule in self._passage.rules.suppressions.possible(piece)):
             return False
+        better = corrected(self._passage, clause.start, clause.end, self._hits[self._marks[-2] :])
+        if better is not None and not sentence.blocked:
+            self._hits[self._marks[-2] :] = better
+            sentence.mark = min(sentence.mark, len(self._hits))
+            return True
         if self._takes_back(sentence, start, end) or self._voices(sentence, clause, piece):
             return True
         asked = clause.asked or _ASKING.search(piece) is not None

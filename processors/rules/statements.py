@@ -88,6 +88,8 @@ def _hits(passage: Passage, form: _Form) -> list[RuleHit]:
     rule, clause = form.rule, form.clause
     if rule.time == "future" and passage.words.coming.search(passage.folded, clause.lead, clause.end) is None:
         return []
+    if rule.time == "dated" and passage.words.timely.search(passage.folded, clause.lead, clause.end) is None:
+        return []
     attribute = rule.attribute
     if attribute == "*":
         suffix = form.match["suffix"] if form.caught("suffix") else None
@@ -156,4 +158,4 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
 
 
 def _dated(rule: Rule) -> bool:
-    return rule.time in ("past", "future")
+    return rule.time in ("past", "dated", "future")

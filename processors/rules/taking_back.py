@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
+
+import regex
 
 from processors.rules.model import HitKind, Rule, RuleHit
 from processors.rules.passage import Passage, found, language_of, searched
 from processors.rules.statements import Stated, statements
 from schemas import Operation
+
+_AND: Final = regex.compile(r"\s*(?:,|、|\b(?:and|or)\b|(?<=\p{Han}{2})[和与](?=\p{Han}{2}))\s*")
 
 
 def retraction(passage: Passage, start: int, end: int) -> RuleHit | None:
@@ -58,13 +63,30 @@ def forgotten(passage: Passage, start: int, end: int) -> list[RuleHit]:
                 said = statements(passage, Stated(start + left, start + left, start + right))
                 targets = [(hit.attribute, hit.value) for hit in said if hit.operation is Operation.ASSERT]
             else:
-                name = passage.attribute(match["attribute"])
-                refused = rule.reject is not None and rule.reject.search(match["attribute"]) is not None
-                targets = [] if refused or not name else [(name, "")]
+                named = [
+                    passage.attribute(part)
+                    for part in _AND.split(match["attribute"])
+                    if rule.reject is None or rule.reject.search(part) is None
+                ]
+                targets = [(name, "") for name in named if name]
             if targets:
                 mark = replace(_mark(passage, rule, start, end), kind=HitKind.FORGET, operation=Operation.CLEAR)
                 return [replace(mark, attribute=attribute, value=value) for attribute, value in targets]
     return []
+
+
+def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -> list[RuleHit] | None:
+    """`said` with its last value put right by "sorry, I meant York"; None when the clause does nothing of the kind."""
+    piece = passage.folded[start:end]
+    match = passage.words.corrects.fullmatch(piece.strip())
+    last = next((hit for hit in reversed(said) if hit.operation is Operation.ASSERT and hit.value), None)
+    if match is None or last is None or last.kind is not HitKind.CLAIM:
+        return None
+    left = start + len(piece) - len(piece.lstrip())
+    value = passage.text[left + match.start("value") : left + match.end("value")]
+    kept = [hit for hit in said if hit.rule_id != last.rule_id or hit.value != last.value]
+    quote = passage.quote(left, end).rstrip()
+    return [*kept, replace(last, value=value, text=last.text.replace(last.value, value), quote=quote)]
 
 
 def contrasted(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -> list[RuleHit] | None:

@@ -18,7 +18,7 @@ def timed(passage: Passage, rule: Rule, hit: RuleHit, start: int, end: int) -> R
         return hit
     sent = passage.turn.sent_at
     spans = passage.times(start, end, hit.language)
-    if rule.time == "past":
+    if rule.time in ("past", "dated"):
         began = [span.start for span in spans if span.start <= sent]
         return replace(hit, event_time=began[0], valid_from=began[0]) if began else hit
     if rule.time in ("future", "due"):
