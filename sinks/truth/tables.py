@@ -376,3 +376,54 @@ read_log = _table(
     Index("ix_read_log_owner", "owner_key", "read_at"),
     Index("ix_read_log_memory", "memory_id"),
 )
+
+session_summaries = _table(
+    "session_summaries",
+    Column("conversation_key", Key, primary_key=True),
+    Column("tenant", Name, nullable=False),
+    Column("conversation_id", Name, nullable=False),
+    Column("version", Integer, nullable=False),
+    # model, or extractive
+    Column("method", String(16), nullable=False),
+    # The turns that arrived up to here are in it; an edited turn arrives anew.
+    Column("through_at", Utc, nullable=True),
+    Column("through_key", Key, nullable=True),
+    # The conversation's turn count when it was made, so that a clock finds what is due without counting turns.
+    Column("seen_turns", Integer, nullable=False),
+    Column("body", LongText, nullable=False),
+    Column("made_at", Utc, nullable=False),
+)
+
+session_people = _table(
+    "session_people",
+    # Whose words a summary holds: erasing a person finds it also when the turns are gone already.
+    Column("conversation_key", Key, primary_key=True),
+    Column("owner_key", Key, primary_key=True),
+    Index("ix_session_people_owner", "owner_key"),
+)
+
+session_states = _table(
+    "session_states",
+    # Digest of tenant, agent, owner and thread.
+    Column("state_key", Key, primary_key=True),
+    Column("tenant", Name, nullable=False),
+    Column("agent_id", Name, nullable=False),
+    Column("thread_id", Name, nullable=False),
+    Column("owner_key", Key, nullable=False),
+    Column("conversation_key", Key, nullable=True),
+    Column("version", Integer, nullable=False),
+    # The task ended: the row keeps its version, so that a late writer cannot take the next task's place.
+    Column("ended", Boolean, nullable=False),
+    Column("body", LongText, nullable=False),
+    Column("updated_at", Utc, nullable=False),
+    Index("ix_session_states_owner", "owner_key"),
+    Index("ix_session_states_conversation", "conversation_key"),
+    Index("ix_session_states_updated", "updated_at"),
+)
+
+questions_asked = _table(
+    "questions_asked",
+    Column("owner_key", Key, primary_key=True),
+    Column("attribute", String(64), primary_key=True),
+    Column("asked_at", Utc, nullable=False),
+)

@@ -317,6 +317,16 @@ def upgrade() -> None:
     mysql_charset='utf8mb4',
     mysql_collate='utf8mb4_bin'
     )
+    op.create_table('questions_asked',
+    sa.Column('owner_key', sa.String(length=32), nullable=False),
+    sa.Column('attribute', sa.String(length=64), nullable=False),
+    sa.Column('asked_at', sinks.truth.tables.Utc(), nullable=False),
+    sa.PrimaryKeyConstraint('owner_key', 'attribute'),
+    mariadb_charset='utf8mb4',
+    mariadb_collate='utf8mb4_bin',
+    mysql_charset='utf8mb4',
+    mysql_collate='utf8mb4_bin'
+    )
     op.create_table('read_log',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=True, nullable=False),
     sa.Column('owner_key', sa.String(length=32), nullable=False),
@@ -373,6 +383,57 @@ def upgrade() -> None:
     with op.batch_alter_table('reviews', schema=None) as batch_op:
         batch_op.create_index('ix_reviews_owner', ['owner_key', 'status'], unique=False)
 
+    op.create_table('session_people',
+    sa.Column('conversation_key', sa.String(length=32), nullable=False),
+    sa.Column('owner_key', sa.String(length=32), nullable=False),
+    sa.PrimaryKeyConstraint('conversation_key', 'owner_key'),
+    mariadb_charset='utf8mb4',
+    mariadb_collate='utf8mb4_bin',
+    mysql_charset='utf8mb4',
+    mysql_collate='utf8mb4_bin'
+    )
+    with op.batch_alter_table('session_people', schema=None) as batch_op:
+        batch_op.create_index('ix_session_people_owner', ['owner_key'], unique=False)
+
+    op.create_table('session_states',
+    sa.Column('state_key', sa.String(length=32), nullable=False),
+    sa.Column('tenant', sa.String(length=255), nullable=False),
+    sa.Column('agent_id', sa.String(length=255), nullable=False),
+    sa.Column('thread_id', sa.String(length=255), nullable=False),
+    sa.Column('owner_key', sa.String(length=32), nullable=False),
+    sa.Column('conversation_key', sa.String(length=32), nullable=True),
+    sa.Column('version', sa.Integer(), nullable=False),
+    sa.Column('ended', sa.Boolean(), nullable=False),
+    sa.Column('body', sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mariadb').with_variant(mysql.MEDIUMTEXT(), 'mysql'), nullable=False),
+    sa.Column('updated_at', sinks.truth.tables.Utc(), nullable=False),
+    sa.PrimaryKeyConstraint('state_key'),
+    mariadb_charset='utf8mb4',
+    mariadb_collate='utf8mb4_bin',
+    mysql_charset='utf8mb4',
+    mysql_collate='utf8mb4_bin'
+    )
+    with op.batch_alter_table('session_states', schema=None) as batch_op:
+        batch_op.create_index('ix_session_states_conversation', ['conversation_key'], unique=False)
+        batch_op.create_index('ix_session_states_owner', ['owner_key'], unique=False)
+        batch_op.create_index('ix_session_states_updated', ['updated_at'], unique=False)
+
+    op.create_table('session_summaries',
+    sa.Column('conversation_key', sa.String(length=32), nullable=False),
+    sa.Column('tenant', sa.String(length=255), nullable=False),
+    sa.Column('conversation_id', sa.String(length=255), nullable=False),
+    sa.Column('version', sa.Integer(), nullable=False),
+    sa.Column('method', sa.String(length=16), nullable=False),
+    sa.Column('through_at', sinks.truth.tables.Utc(), nullable=True),
+    sa.Column('through_key', sa.String(length=32), nullable=True),
+    sa.Column('seen_turns', sa.Integer(), nullable=False),
+    sa.Column('body', sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mariadb').with_variant(mysql.MEDIUMTEXT(), 'mysql'), nullable=False),
+    sa.Column('made_at', sinks.truth.tables.Utc(), nullable=False),
+    sa.PrimaryKeyConstraint('conversation_key'),
+    mariadb_charset='utf8mb4',
+    mariadb_collate='utf8mb4_bin',
+    mysql_charset='utf8mb4',
+    mysql_collate='utf8mb4_bin'
+    )
     op.create_table('turns',
     sa.Column('turn_key', sa.String(length=32), nullable=False),
     sa.Column('conversation_key', sa.String(length=32), nullable=False),
@@ -414,6 +475,17 @@ def downgrade() -> None:
         batch_op.drop_index('ix_turns_conversation')
 
     op.drop_table('turns')
+    op.drop_table('session_summaries')
+    with op.batch_alter_table('session_states', schema=None) as batch_op:
+        batch_op.drop_index('ix_session_states_updated')
+        batch_op.drop_index('ix_session_states_owner')
+        batch_op.drop_index('ix_session_states_conversation')
+
+    op.drop_table('session_states')
+    with op.batch_alter_table('session_people', schema=None) as batch_op:
+        batch_op.drop_index('ix_session_people_owner')
+
+    op.drop_table('session_people')
     with op.batch_alter_table('reviews', schema=None) as batch_op:
         batch_op.drop_index('ix_reviews_owner')
 
@@ -427,6 +499,7 @@ def downgrade() -> None:
         batch_op.drop_index('ix_read_log_memory')
 
     op.drop_table('read_log')
+    op.drop_table('questions_asked')
     op.drop_table('owners')
     with op.batch_alter_table('outbox', schema=None) as batch_op:
         batch_op.drop_index('ix_outbox_drain')

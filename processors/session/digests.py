@@ -1,0 +1,65 @@
+"""Session, digests: one line of at most 80 characters per turn, so that the last five cost an agent next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import regex
+
+from processors.session.cues import cues, plain
+from processors.session.said import Mask, Said, clip, sentences, shown
+from schemas import Role
+
+LONGEST: Final = 80
+LAST: Final = 5
+_TRIM: Final = regex.compile(r"^[\s,，。.!！?？:：]+|[\s,，。.!！?？~～]+$")
+_LABELS: Final = {"zh": ("【动作】", "【对象】"), "en": ("【action】", "【object】")}
+_HAN: Final = regex.compile(r"\p{Han}")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDigest:
+    """What a turn was, in `text` of at most 80 characters, already masked."""
+
+    turn_id: str
+    turn_key: str
+    revision: int
+    role: Role
+    said_at: datetime
+    text: str
+
+
+def digest_of(said: Said, mask: Mask) -> TurnDigest:
+    """【动作】订【对象】周五的会议室 where a request can be taken apart, the first sentence otherwise."""
+    turn = said.turn
+    first = next(iter(sentences(turn)), "") or shown(turn)
+    # Masked before it is cut: half a telephone number is not recognised as one.
+    masked = mask(first)
+    text = _taken_apart(masked) if turn.role in (Role.USER, Role.ASSISTANT) else ""
+    return TurnDigest(
+        turn.turn_id, turn.turn_key, turn.revision, turn.role, turn.sent_at, text or clip(masked, LONGEST)
+    )
+
+
+def recent_digests(said: Sequence[Said], mask: Mask, *, last: int = LAST) -> tuple[TurnDigest, ...]:
+    """Digests of the last turns, oldest first; system prompts are nobody's turn."""
+    spoken = [item for item in said if item.turn.role is not Role.SYSTEM]
+    return tuple(digest_of(item, mask) for item in spoken[-last:]) if last else ()
+
+
+def _taken_apart(sentence: str) -> str:
+    low = plain(sentence)
+    if len(low) != len(sentence) or (match := cues().request_form.match(low)) is None:
+        return ""
+    verb = sentence[match.start("verb") : match.end("verb")].lower()
+    thing = _TRIM.sub("", sentence[match.start("object") :])
+    if not thing:
+        return ""
+    chinese = _HAN.search(verb) is not None
+    action, object_ = _LABELS["zh" if chinese else "en"]
+    if match["finished"]:
+        verb = f"已{verb}" if chinese else f"did {verb}"
+    return clip(f"{action}{verb}{object_}{thing}", LONGEST)
