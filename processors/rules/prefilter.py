@@ -8,26 +8,24 @@ from processors.rules.model import Rule
 
 
 class Prefilter:
-    """An index of keywords by their first two characters, so that a clause is walked once and not once per keyword."""
+    """An index of keywords by their first two characters: only words whose beginning occurs in a clause are looked for."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
-        self._short: dict[str, list[int]] = {}
-        self._long: dict[str, list[tuple[str, int]]] = {}
+        numbers: dict[str, list[int]] = {}
         for number, rule in enumerate(self.rules):
             for word in rule.keywords:
-                if len(word) == 1:
-                    self._short.setdefault(word, []).append(number)
-                else:
-                    self._long.setdefault(word[:2], []).append((word, number))
+                numbers.setdefault(word, []).append(number)
+        self._words: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        for word, known in numbers.items():
+            self._words.setdefault(word[:2], []).append((word, tuple(known)))
 
     def possible(self, piece: str) -> list[Rule]:
         """The rules one of whose keywords stands in the folded `piece`, in their own order."""
         found: set[int] = set()
-        for at, char in enumerate(piece):
-            if char in self._short:
-                found.update(self._short[char])
-            for word, number in self._long.get(piece[at : at + 2], ()):
-                if number not in found and piece.startswith(word, at):
-                    found.add(number)
+        # Pairs and single characters, since a Chinese keyword may be one.
+        for start in self._words.keys() & {*map("".join, zip(piece, piece[1:], strict=False)), *piece}:
+            for word, numbers in self._words[start]:
+                if word in piece:
+                    found.update(numbers)
         return [self.rules[number] for number in sorted(found)]
