@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from processors.rules.model import Rule
 
@@ -24,7 +25,7 @@ class Prefilter:
         """The rules one of whose keywords stands in the folded `piece`, in their own order."""
         found: set[int] = set()
         # Pairs and single characters, since a Chinese keyword may be one.
-        for start in self._words.keys() & {*map("".join, zip(piece, piece[1:], strict=False)), *piece}:
+        for start in self._words.keys() & {*map("".join, pairwise(piece)), *piece}:
             for word, numbers in self._words[start]:
                 if word in piece:
                     found.update(numbers)
