@@ -26,7 +26,7 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup ## one week of a gateway's log through the whole river, no server needed
+demo: setup ## a gateway's log through the whole river, no server needed
 	$(BIN)/memriver process ops/demo/gateway.jsonl
 
 test: setup ## all tests; installs Kafka's jars and MariaDB first where it can
@@ -52,6 +52,7 @@ services-down: setup ## stop what `make services` started; the data stays
 	@$(BIN)/python -m ops.dev down
 
 bench: setup ## measure on this machine, JSON out
+	@ops/dev/install.sh
 	$(BIN)/python -m ops.bench
 
 .env: ## settings for docker compose with fresh secrets, from .env.example

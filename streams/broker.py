@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from processors.exceptions import FatalError
 
 PARTITIONS = 4
-MAX_IN_FLIGHT_BYTES = 4_000_000
+
 MAX_IN_FLIGHT_MESSAGES = 4_000
 
 

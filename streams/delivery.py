@@ -185,6 +185,10 @@ class Delivery:
         for key in [key for key in self._next_offset if key[0] == stage]:
             del self._next_offset[key]
 
+    def expect(self, stage: str, topic: str, partition: int, offset: int) -> None:
+        """The first message of this partition must have this offset (or an earlier one)."""
+        self._next_offset[stage, topic, partition] = offset
+
     async def run(
         self,
         stream: Any,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from schemas import Command, CommandKind, Memory, new_id
-from sinks.truth import memories
+from sinks.truth import memories, outbox
 from sinks.truth.outbox import Outgoing
 from streams.clock import LEFT_BEHIND
 from streams.delivery import Delivery
 
 _CLAIM = 200
+_INBOX_KEPT = timedelta(days=30)
+"""Longer than any topic of the stages keeps a message, so nothing that can come again is forgotten."""
 
 
 class ExpiryClock:
@@ -31,6 +33,7 @@ class ExpiryClock:
             while True:
                 await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
                 await self.sweep()
+                await self._delivery.transact(self.name, _forget)
                 await asyncio.sleep(self._tick)
         except asyncio.CancelledError:
             raise
@@ -49,6 +52,11 @@ class ExpiryClock:
 
         await self._delivery.transact(self.name, work)
         return count
+
+
+def _forget(connection: Connection, now: datetime) -> list[Outgoing]:
+    outbox.forget_older_than(connection, now - _INBOX_KEPT)
+    return []
 
 
 def _outgoing(memory: Memory) -> Outgoing:

@@ -16,6 +16,8 @@ def make_app(settings: Settings, stage: str) -> Any:
         broker=f"aiokafka://{settings.kafka_bootstrap}",
         broker_credentials=_credentials(settings),
         store="memory://",
+        # Faust makes this directory although nothing of ours is kept in it.
+        datadir=str(settings.data_dir / "faust"),
         topic_allow_declare=False,
         topic_disable_leader=True,
         table_standby_replicas=0,

@@ -43,6 +43,7 @@ from streams.faust_app import make_app
 from streams.judging import JudgePool
 from streams.metrics import Metrics
 from streams.outflow import Outflow
+from streams.position import committed
 from streams.pricing import Price, RollingBudget, price_of
 from streams.producer import EventProducer
 from streams.projection import VectorProjection
@@ -257,6 +258,10 @@ class Runtime:
 
         async def assigned(_app: Any, partitions: set[Any], **_more: Any) -> None:
             delivery.assigned(stage, {partition.partition for partition in partitions})
+            # A group that was away longer than its log is kept would go on at the log's start without a word.
+            places = [(item.topic, item.partition) for item in partitions]
+            for (topic, partition), offset in (await committed(settings, app.conf.id, places)).items():
+                delivery.expect(stage, topic, partition, offset)
 
         # Faust keeps a weak reference only; the app must hold the handler itself.
         app.memriver_assigned, app.memriver_stage = assigned, stage

@@ -38,18 +38,20 @@ def main() -> None:
         plan: dict[str, Callable[[], Any]] = {
             "importer": lambda: measure.importer(bench("importer"), arguments.turns or 100_000),
             "ingest": lambda: measure.ingest(bench("ingest"), arguments.turns or 40_000),
-            "whole_path": lambda: measure.whole_path(
-                bench("whole", model_url=model_url), arguments.turns or 20_000
-            ),
+            "whole_path": lambda: measure.whole_path(bench("whole", model_url=model_url), arguments.turns or 20_000),
             "latency": lambda: measure.latency(bench("latency"), 30, 100),
         }
         if arguments.only == "memory":
-            plan = {"memory": lambda: measure.memory(bench("memory", model_url=model_url), arguments.turns or 1_000_000)}
+            plan = {
+                "memory": lambda: measure.memory(bench("memory", model_url=model_url), arguments.turns or 1_000_000)
+            }
         for name, run in plan.items():
             if arguments.only in (None, name):
                 print(f"measuring {name} …", file=sys.stderr)
                 results[name] = run()
-    print(json.dumps({"machine": _machine(), "backend": "Kafka and MariaDB of ops/dev, Qdrant Edge", **results}, indent=2))
+    print(
+        json.dumps({"machine": _machine(), "backend": "Kafka and MariaDB of ops/dev, Qdrant Edge", **results}, indent=2)
+    )
 
 
 class _model:

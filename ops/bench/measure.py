@@ -23,7 +23,8 @@ from ops.bench.workload import turns
 from schemas import MemoryUpdated, Role, Turn
 from sinks.truth import Truth, make_engine
 from sinks.truth.migrate import upgrade
-from sinks.truth.tables import batches, turns as turn_table
+from sinks.truth.tables import batches
+from sinks.truth.tables import turns as turn_table
 from streams.connection import client_options
 from streams.importers import ImportOptions, read_log
 from streams.producer import EventProducer
@@ -187,6 +188,8 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
         )
         await consumer.start()
 
+        all_said = asyncio.Event()
+
         async def listen() -> None:
             async for record in consumer:
                 if record.value is None:
@@ -195,6 +198,8 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
                 for turn_id in event.cause_turn_ids:
                     if turn_id in sent:
                         took.append(time.perf_counter() - sent.pop(turn_id))
+                if all_said.is_set() and not sent:
+                    return
 
         listener = asyncio.create_task(listen())
         for warm in range(20):
@@ -209,9 +214,8 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
         for number in range(seconds * per_second):
             await asyncio.sleep(max(0.0, started + number / per_second - time.perf_counter()))
             await _say(producer, 1000 + number, sent)
-        deadline = time.perf_counter() + 10
-        while sent and time.perf_counter() < deadline:
-            await asyncio.sleep(0.05)
+        all_said.set()
+        await asyncio.wait({listener}, timeout=10)
         listener.cancel()
         await consumer.stop()
         await producer.stop()

@@ -36,7 +36,9 @@ _ASSISTANT = (
 _START = datetime(2026, 3, 2, 1, tzinfo=UTC)
 
 
-def turns(count: int, *, conversations: int = 2_000, facts: float = 0.1, seed: int = 7, run: str = "") -> Iterator[Turn]:
+def turns(
+    count: int, *, conversations: int = 2_000, facts: float = 0.1, seed: int = 7, run: str = ""
+) -> Iterator[Turn]:
     """`count` turns over `conversations` people; a share of `facts` of them states something for the rule channel."""
     rng = random.Random(seed)
     for number in range(count):

@@ -12,9 +12,9 @@ from schemas import Status
 from sinks.truth import Truth, batches, deadletters, memories, turns
 from sinks.truth.migrate import current, head
 from streams.cli.embedded import quiet_logs
-from streams.cli.output import as_json, console, memory_view, table, turn_view
+from streams.cli.output import as_json, console, errors, memory_view, table, turn_view
 from streams.producer import EventProducer
-from streams.runtime import open_embedder, open_truth, settings_url
+from streams.runtime import open_embedder, open_truth, open_vector_store, settings_url
 from streams.settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -134,6 +134,7 @@ def _letter_view(row: dict[str, Any]) -> dict[str, Any]:
 
 
 _HOME = {"import": "turns", "ingest": "turns", "extract": "batches", "resolve": "candidates"}
+"""Where a stage's messages come from. A dead letter that could not itself be read (stage bury) has no way back."""
 
 
 def dlq_redrive(
@@ -152,7 +153,11 @@ def dlq_redrive(
         rows = [row for row in found if row is not None and row["status"] == "open"]
         if reason is not None:
             rows += deadletters.listing(connection, reason=reason, limit=10_000)
+    stuck = [row for row in rows if row["stage"] not in _HOME]
+    rows = [row for row in rows if row["stage"] in _HOME]
     asyncio.run(_redrive(settings, truth, rows))
+    if stuck:
+        errors.print(f"{len(stuck)} have no way back: their stage is not one that reads a topic", markup=False)
     if json:
         as_json({"redriven": [row["dead_letter_id"] for row in rows]})
     else:
@@ -230,6 +235,12 @@ async def _examine(settings: Settings) -> list[dict[str, str]]:
         say("embedder", "ok", f"{embedder.model}, {embedder.dimension} dimensions")
     except MemriverError as error:
         say("embedder", "wrong", str(error))
+    try:
+        store = open_vector_store(settings, open_embedder(settings))
+        say("vectors", "ok", f"{store.collection}, {store.total()} points")
+        store.close()
+    except MemriverError as error:
+        say("vectors", "wrong", str(error))
     if settings.model_enabled:
         say("model channel", "ok", f"on: {settings.model_name}")
     else:

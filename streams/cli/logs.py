@@ -15,6 +15,7 @@ from streams.cli.options import Dates, Encoding, Format, Mapping, Me, Tenant, Ti
 from streams.cli.output import as_json, console
 from streams.importers import read_log
 from streams.importers.records import ImportOptions
+from streams.position import intake_bound
 from streams.producer import EventProducer
 from streams.publish import Published, publish_log
 from streams.runtime import wall_clock
@@ -72,6 +73,7 @@ async def _publish(
         with Progress(*columns, transient=True, disable=not show_progress or not console.is_terminal) as bar:
             job = bar.add_task(file.name, total=size)
             records = read_log(file, format, options, lambda count: bar.update(job, completed=count))
-            return await publish_log(producer, records, now=wall_clock())
+            room = await intake_bound(settings, producer)
+            return await publish_log(producer, records, now=wall_clock(), room=room)
     finally:
         await producer.stop()

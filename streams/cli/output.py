@@ -13,7 +13,7 @@ from rich.table import Table
 
 from schemas import Memory, MemoryUpdated
 
-console = Console()
+console = Console(soft_wrap=True)
 errors = Console(stderr=True)
 
 

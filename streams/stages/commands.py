@@ -34,16 +34,17 @@ _SIMPLE = {
 
 @dataclass(slots=True)
 class Obeyed:
-    """What a command comes to: claims, or a question for a person."""
+    """What a command comes to: claims, a question for a person, or the taking back of an earlier command."""
 
     claims: list[Candidate] = field(default_factory=list)
     reviews: list[dict[str, Any]] = field(default_factory=list)
+    retractions: list[Command] = field(default_factory=list)
 
 
 def claims_of(connection: Connection, command: Command) -> Obeyed:
     """Raises PoisonError for a command that names nothing that exists; a stale one becomes a review."""
-    if command.kind is CommandKind.ASSERT:
-        return Obeyed([Candidate.from_dict(command.payload)])
+    if command.kind is CommandKind.ASSERT and command.memory_id is None:
+        return Obeyed([_asserted(command)])
     if command.memory_id is None:
         raise PoisonError("invalid_field", f"{command.kind} needs memory_id")
     memory = memories.get(connection, command.memory_id)
@@ -52,21 +53,38 @@ def claims_of(connection: Connection, command: Command) -> Obeyed:
     if command.expected_version is not None and command.expected_version != memory.version:
         return Obeyed(reviews=[_stale(command, memory)])
     if command.kind in _SIMPLE:
-        return Obeyed([_claim(command, memory, _SIMPLE[command.kind])])
+        return Obeyed([claim_about(command, memory, _SIMPLE[command.kind])])
+    if command.kind is CommandKind.ASSERT:
+        return Obeyed([_asserted(command)])
     if command.kind is CommandKind.EDIT:
+        if command.payload.get("decision") in ("quarantine", "review"):
+            return Obeyed(reviews=[_held(command, memory)])
         return Obeyed(_edit(command, memory))
     if command.kind is CommandKind.RESTORE:
         return Obeyed([_restore(connection, command, memory)])
     raise PoisonError("invalid_field", f"{command.kind} is not understood here")
 
 
+def _asserted(command: Command) -> Candidate:
+    claim = Candidate.from_dict(command.payload)
+    if claim.owner_key != command.owner_key:
+        raise PoisonError("foreign_owner", "the claim in the command is about another owner")
+    return claim
+
+
 def _edit(command: Command, memory: Memory) -> list[Candidate]:
     text = str(command.payload.get("text", memory.text))
     value = str(command.payload.get("value", memory.value))
-    new = _claim(command, memory, Operation.ASSERT).model_copy(update={"text": text, "value": value})
+    # The gate judged the wording before the command was sent; its verdict is on record with the version it makes.
+    judged = {
+        "decision": str(command.payload.get("decision", "accept")),
+        "decision_reasons": _reasons(command),
+        "policy_version": str(command.payload.get("policy_version", "")),
+    }
+    new = claim_about(command, memory, Operation.ASSERT).model_copy(update={"text": text, "value": value} | judged)
     if value == memory.value or memory.cardinality is Cardinality.SINGLE:
         return [new]
-    old = _claim(command, memory, Operation.END)
+    old = claim_about(command, memory, Operation.END)
     return [old, new.model_copy(update={"candidate_id": new_id(command.command_id, "new"), "position": 1})]
 
 
@@ -75,11 +93,12 @@ def _restore(connection: Connection, command: Command, memory: Memory) -> Candid
     for row in memories.history(connection, memory.id):
         if row["version"] == version:
             then: Memory = row["memory"]
-            return _claim(command, then, Operation.ASSERT)
+            return claim_about(command, then, Operation.ASSERT)
     raise PoisonError("unknown_version", "the memory never had this version")
 
 
-def _claim(command: Command, memory: Memory, operation: Operation) -> Candidate:
+def claim_about(command: Command, memory: Memory, operation: Operation) -> Candidate:
+    """The claim that a command makes about a memory. All claims of one command share a turn key, so it can be taken back."""
     turn_key = digest("command", command.command_id)
     return Candidate(
         candidate_id=command.command_id,
@@ -114,12 +133,23 @@ def _claim(command: Command, memory: Memory, operation: Operation) -> Candidate:
     )
 
 
+def _held(command: Command, memory: Memory) -> dict[str, Any]:
+    """A wording that the gate did not let through: nothing changes until a person says so."""
+    detail = " ".join(_reasons(command)) or "held by policy"
+    return _stale(command, memory) | {"kind": str(command.payload["decision"]), "detail": detail}
+
+
+def _reasons(command: Command) -> tuple[str, ...]:
+    given = command.payload.get("decision_reasons")
+    return tuple(str(reason) for reason in given) if isinstance(given, (list, tuple)) else ()
+
+
 def _stale(command: Command, memory: Memory) -> dict[str, Any]:
     return {
         "kind": "stale_write",
         "owner_key": command.owner_key,
         "memory_id": memory.id,
         "candidate_id": command.command_id[:36],
-        "detail": f"{command.kind} expected version {command.expected_version}, the memory is at {memory.version}",
+        "detail": f"{command.kind.value} expected version {command.expected_version}, the memory is at {memory.version}",
         "body": command.to_bytes().decode(),
     }

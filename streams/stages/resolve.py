@@ -33,6 +33,7 @@ from streams.deadletter import dead_letter
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.commands import claims_of
+from streams.stages.reviewing import decided
 
 SLOT_LIMIT = 200
 """Values of one slot that a new sentence is compared with; more than a person's list has, and a bound on the work."""
@@ -118,7 +119,10 @@ class ResolveStage:
                 if command.kind is CommandKind.RETRACT_TURN:
                     self._retract(connection, work, command)
                     continue
-                made = claims_of(connection, command)
+                decides = command.kind is CommandKind.DECIDE_REVIEW
+                made = decided(connection, command) if decides else claims_of(connection, command)
+                for retraction in made.retractions:
+                    self._retract(connection, work, retraction)
             except (PoisonError, ValueError) as error:
                 # What an order means shows only beside the memory it names; a senseless one must not stop the others.
                 work.letters.append(dead_letter(self.name, delivered.message, error, work.now))
