@@ -9,17 +9,19 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, or_, select, update
 
-from processors.access import Grant, PrincipalKind, Reach, Scope
-from schemas import Memory, OwnerKind, Sensitivity, Status
+from processors.access import Grant, OwnerRef, PrincipalKind, Reach, Scope
+from schemas import Memory, OwnerKind, Sensitivity, Status, Turn
 from sinks.truth.sql import exactly, insert_rows
 from sinks.truth.tables import (
     api_keys,
     claims,
+    decisions,
     grants,
     idempotency_keys,
     inbox,
     memories,
     memory_versions,
+    owners,
     read_log,
     reviews,
     turns,
@@ -326,3 +328,23 @@ def turn_state(connection: Connection, turn_key: str) -> dict[str, Any] | None:
     columns = (turns.c.outcome, turns.c.reason, turns.c.owner_key, turns.c.revision, turns.c.arrived_at)
     row = connection.execute(select(*columns).where(turns.c.turn_key == turn_key)).one_or_none()
     return dict(row._mapping) if row is not None else None
+
+
+def speakers(connection: Connection, conversation_key: str) -> list[str]:
+    """Everybody whose turns are in a conversation: who may read it must be allowed to read all of them."""
+    first = select(func.min(turns.c.turn_key)).where(turns.c.conversation_key == conversation_key)
+    bodies = select(turns.c.body).where(turns.c.turn_key.in_(first.group_by(turns.c.owner_key)))
+    return sorted({Turn.from_bytes(body.encode()).user_id for body in connection.execute(bodies).scalars()})
+
+
+def decisions_about(connection: Connection, candidate_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """What the policy said about these claims, oldest first."""
+    columns = ("candidate_id", "decision", "reasons", "policy_version", "channel", "decided_at")
+    query = select(*(decisions.c[name] for name in columns)).where(decisions.c.candidate_id.in_(list(candidate_ids)))
+    return [dict(row._mapping) for row in connection.execute(query.order_by(decisions.c.decided_at))]
+
+
+def owner_of(connection: Connection, owner_key: str) -> tuple[str, OwnerRef] | None:
+    """Tenant and owner behind a digest."""
+    row = connection.execute(select(owners).where(owners.c.owner_key == owner_key)).one_or_none()
+    return (row.tenant, OwnerRef(OwnerKind(row.owner_kind), row.owner)) if row is not None else None
