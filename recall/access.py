@@ -100,6 +100,16 @@ class Keyring:
         self._forget()
         return item
 
+    def grants(self, tenant: str) -> list[StoredGrant]:
+        """Every standing grant of a tenant."""
+        with self._truth.reading() as connection:
+            return access.list_grants(connection, tenant)
+
+    def keys(self, tenant: str | None = None) -> list[StoredKey]:
+        """Every key, without its secret."""
+        with self._truth.reading() as connection:
+            return access.list_keys(connection, tenant=tenant)
+
     def revoke_grant(self, tenant: str, grant_id: str) -> bool:
         """False when the tenant has no such grant."""
         done = self._truth.run(lambda connection: access.revoke_grant(connection, tenant, grant_id, self._now()))

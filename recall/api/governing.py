@@ -1,0 +1,163 @@
+"""HTTP API, governing: reviews, the fate of commands, grants, and the feed of changes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
+from starlette.responses import StreamingResponse
+
+from processors.access import Grant, OwnerRef, PrincipalKind, Scope, authorise, parse_namespace, require
+from recall.api.callers import Caller, HouseOf, IdempotencyKey, KeyOf
+from recall.api.changes import stream
+from recall.api.problems import ProblemError, responses
+from recall.requests import Asked, DecideAsked, MemoryId, Name, Namespace
+from recall.verbs import NotFound
+from schemas import OwnerKind, Sensitivity, UtcDatetime
+from sinks.truth.access import StoredGrant
+
+router = APIRouter()
+
+
+@router.get("/reviews", responses=responses(), summary="Questions for a person", tags=["reviews"])
+async def list_reviews(
+    principal: Caller,
+    at: HouseOf,
+    owner: Annotated[Name, Query()],
+    owner_kind: OwnerKind = OwnerKind.USER,
+    status: Literal["open", "approved", "rejected", "merged"] = "open",
+    cursor: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> dict[str, Any]:
+    """Conflicts, quarantines, stale and held writes about one owner, oldest first."""
+    try:
+        return await at.verbs.reviews(principal, OwnerRef(owner_kind, owner), status=status, cursor=cursor, limit=limit)
+    except ValueError as error:
+        raise ProblemError(422, "invalid", str(error)) from error
+
+
+@router.post(
+    "/reviews/{review_id}/decision", status_code=202, responses=responses(404, 409), summary="Decide", tags=["reviews"]
+)
+async def decide(
+    review_id: Annotated[MemoryId, Path()],
+    asked: DecideAsked,
+    request: Request,
+    principal: Caller,
+    at: HouseOf,
+    token: IdempotencyKey = None,
+) -> Response:
+    """approve, reject, merge; undo takes an answer back."""
+    return await at.answers.once(
+        request, principal, token, 202, lambda: at.verbs.decide(principal, review_id, asked, token)
+    )
+
+
+@router.get("/commands/{command_id}", responses=responses(), summary="What became of a command", tags=["memories"])
+async def command(command_id: Annotated[MemoryId, Path()], principal: Caller, at: HouseOf) -> dict[str, Any]:
+    """pending, applied, review (stale or held) or refused."""
+    return await at.verbs.command(principal, command_id)
+
+
+class GrantAsked(Asked):
+    """Let a principal reach a namespace."""
+
+    principal_kind: PrincipalKind
+    principal: Name
+    namespace: Namespace = Field(examples=["user/ann/profile"], description="KIND/OWNER[/SEGMENT]; KIND/* for all")
+    scopes: tuple[Scope, ...] = Field(min_length=1, max_length=4)
+    sensitivity: Sensitivity = Field(default=Sensitivity.CONFIDENTIAL, description="nothing above this")
+    expires_at: UtcDatetime | None = None
+
+
+@router.get("/grants", responses=responses(), summary="Standing grants", tags=["access"])
+def list_grants(principal: Caller, at: HouseOf) -> dict[str, Any]:
+    """Of the key's tenant; for administrators."""
+    require(principal, Scope.ADMIN)
+    return {"grants": [_grant_view(item) for item in at.keyring.grants(principal.tenant)]}
+
+
+@router.post("/grants", status_code=201, responses=responses(409), summary="Grant", tags=["access"])
+async def create_grant(
+    asked: GrantAsked, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
+) -> Response:
+    """For administrators, within their own tenant."""
+    require(principal, Scope.ADMIN)
+    try:
+        kind, owner, segment = parse_namespace(asked.namespace)
+    except ValueError as error:
+        raise ProblemError(422, "invalid", str(error)) from error
+    grant = Grant(kind, owner, segment, frozenset(asked.scopes), asked.sensitivity, asked.expires_at)
+
+    async def work() -> dict[str, Any]:
+        item = at.keyring.grant(
+            principal.tenant, asked.principal_kind, asked.principal, grant, granted_by=principal.name
+        )
+        return _grant_view(item)
+
+    return await at.answers.once(request, principal, token, 201, work)
+
+
+@router.delete("/grants/{grant_id}", status_code=204, responses=responses(404), summary="Take back", tags=["access"])
+def delete_grant(grant_id: Annotated[MemoryId, Path()], principal: Caller, at: HouseOf) -> None:
+    """Works at once here, and within two seconds in other processes."""
+    require(principal, Scope.ADMIN)
+    if not at.keyring.revoke_grant(principal.tenant, grant_id):
+        raise NotFound("there is no such grant")
+
+
+@router.get("/principal", responses=responses(), summary="Who am I", tags=["access"])
+def whoami(principal: Caller) -> dict[str, Any]:
+    """The key's principal, and what it may reach."""
+    return {
+        "tenant": principal.tenant,
+        "kind": principal.kind.value,
+        "id": principal.id,
+        "scopes": sorted(scope.value for scope in principal.scopes),
+        "grants": [
+            {"namespace": grant.namespace, "scopes": sorted(scope.value for scope in grant.scopes)}
+            for grant in principal.grants
+        ],
+    }
+
+
+def _grant_view(item: StoredGrant) -> dict[str, Any]:
+    return {
+        "id": item.grant_id,
+        "principal_kind": item.principal_kind.value,
+        "principal": item.principal,
+        "namespace": item.grant.namespace,
+        "scopes": sorted(scope.value for scope in item.grant.scopes),
+        "sensitivity": item.grant.sensitivity.value,
+        "expires_at": item.grant.expires_at,
+        "granted_at": item.granted_at,
+        "granted_by": item.granted_by,
+    }
+
+
+@router.get(
+    "/changes",
+    responses=responses() | {200: {"description": "an event stream", "content": {"text/event-stream": {}}}},
+    response_class=StreamingResponse,
+    summary="Changes as they happen",
+    tags=["changes"],
+)
+async def changes(
+    principal: Caller,
+    key: KeyOf,
+    at: HouseOf,
+    request: Request,
+    owner: Annotated[Name, Query()],
+    owner_kind: OwnerKind = OwnerKind.USER,
+    namespace: Annotated[list[Namespace] | None, Query(max_length=16)] = None,
+) -> StreamingResponse:
+    """Server-sent events `memory_updated` of one owner, from now on.
+
+    `owner_seq` counts without gaps: after one, or after `lost`, read the memories again.
+    """
+    now = request.app.state.now
+    named = (OwnerRef(owner_kind, owner),)
+    authorise(principal, Scope.READ, named[0], now(), namespace or ())
+    events = stream(at.changes, lambda: at.keyring.principal(key), named, namespace or (), now)
+    return StreamingResponse(events, media_type="text/event-stream")
