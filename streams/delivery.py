@@ -180,14 +180,18 @@ class Delivery:
         self.progress: dict[str, Progress] = {}
 
     def assigned(self, stage: str, partitions: set[int]) -> None:
-        """These partitions are ours now: drain what an earlier owner left before touching a new message."""
+        """These partitions are ours now: drain what an earlier owner left before touching a new message.
+
+        A partition that we held before keeps its position: messages of it may still be in our hands, beyond what is
+        committed. One that we do not hold any more loses it, since others go on there.
+        """
         self._draining.setdefault(stage, set()).update(partitions)
-        for key in [key for key in self._next_offset if key[0] == stage]:
+        for key in [key for key in self._next_offset if key[0] == stage and key[2] not in partitions]:
             del self._next_offset[key]
 
     def expect(self, stage: str, topic: str, partition: int, offset: int) -> None:
-        """The first message of this partition must have this offset (or an earlier one)."""
-        self._next_offset[stage, topic, partition] = offset
+        """The first message of a partition that is new to us must have this offset (or an earlier one)."""
+        self._next_offset.setdefault((stage, topic, partition), offset)
 
     async def run(
         self,

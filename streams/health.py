@@ -54,7 +54,15 @@ class Health:
             name: {"handled": progress.handled, "busy": progress.busy_since is not None}
             for name, progress in self._runtime.delivery.progress.items()
         }
-        return {"stalled": self.stalled(), "stages": stages, "model_channel": self._runtime.settings.model_enabled}
+        behind: dict[str, int] = {}
+        for stage, topic, _partition, messages in self._runtime.lags():
+            behind[f"{stage}:{topic}"] = behind.get(f"{stage}:{topic}", 0) + messages
+        return {
+            "stalled": self.stalled(),
+            "stages": stages,
+            "behind": behind,
+            "model_channel": self._runtime.settings.model_enabled,
+        }
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Whether this process can do its work now; asks the database, and says what is wrong in one word each."""

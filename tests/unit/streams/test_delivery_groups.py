@@ -320,9 +320,32 @@ async def test_a_jump_in_offsets_is_a_loss_and_ends_the_process(make: Callable[.
 async def test_offsets_may_start_anew_where_a_partition_is_assigned_again(make: Callable[..., Delivery]) -> None:
     delivery, ends = make(Sent()), list[str]()
     await delivery.run(Stream(words("a", "b")), Words())
+    delivery.assigned("words", set())
     delivery.assigned("words", {0})
     await delivery.run(Stream(words("z", start=40)), Words())
     assert ends == []
+
+
+async def test_a_partition_that_stays_ours_keeps_its_position_beyond_what_is_committed(
+    make: Callable[..., Delivery],
+) -> None:
+    """Scenario: a rebalance while messages are in our hands. We expect them not to be taken for a loss."""
+    delivery, ends = make(Sent()), list[str]()
+    await delivery.run(Stream(words("a", "b")), Words())
+    delivery.assigned("words", {0})
+    delivery.expect("words", words("a")[0].topic, 0, 0)
+    await delivery.run(Stream(words("c", start=2)), Words())
+    assert ends == []
+
+
+async def test_a_group_that_was_away_longer_than_its_log_is_kept_says_so(make: Callable[..., Delivery]) -> None:
+    ends: list[str] = []
+    delivery = make(Sent(), ends=ends)
+    delivery.assigned("words", {0})
+    delivery.expect("words", words("a")[0].topic, 0, 3)
+    with pytest.raises(FatalError):
+        await delivery.run(Stream(words("z", start=40)), Words())
+    assert ends
 
 
 async def test_redelivered_messages_are_no_jump(make: Callable[..., Delivery]) -> None:
