@@ -11,12 +11,14 @@ from processors.rules.clauses import Clause, sentences
 from processors.rules.fold import fold
 from processors.rules.model import HitKind, Rule, RuleHit
 from processors.rules.notes import note
-from processors.rules.passage import Passage, found, searched
+from processors.rules.passage import Passage, found, language_of, searched
 from processors.rules.statements import Stated, statements
 from processors.rules.taking_back import contrasted, corrected, forgotten, retraction, weak_retraction
 from processors.slots import slot_for, value_key
 from schemas import Category
 
+_APPOSITION: Final = regex.compile(r"(?:an?|the)\s")
+_INTRODUCING: Final = frozenset({"name", "nickname", "age"})
 _ASKING: Final = regex.compile(r"[吗么嘛]$")
 
 
@@ -45,8 +47,10 @@ class Reading:
         self._passage = passage
         self._words = passage.words
         self._hits: list[RuleHit] = []
-        # Whether the speaker is the subject of a clause that has none.
+        # Whether the speaker is the subject of a clause that has none: in Chinese until somebody else is, in English
+        # to the end of the sentence.
         self._carry = False
+        self._carry_here = False
         # The rest of the turn is somebody else's word.
         self._voiced = False
         # An order that ended with a colon covers the following lines; one that stood alone, the next sentence.
@@ -83,6 +87,7 @@ class Reading:
             blocked=self._voiced,
             tagged=len(clauses) > 1 and clauses[-1].asked and self._tag(clauses[-1]),
         )
+        self._carry_here = False
         if not self._order_lines:
             self._order_ahead = None
         for index in range(len(clauses)):
@@ -237,7 +242,11 @@ class Reading:
         piece = self._passage.folded[start:end]
         if self._words.supposes.match(piece) or self._words.opens_question.match(piece):
             sentence.blocked = True
-        stated = Stated(clause.start, start, end, order, self._carry)
+        carried = self._carry if language_of(piece) == "zh" else self._carry_here
+        if carried and _APPOSITION.match(piece):
+            # "I'm Craig, a nurse" says who speaks; "I met Craig, a nurse" does not.
+            carried = len(self._hits) > sentence.mark and self._hits[-1].attribute in _INTRODUCING
+        stated = Stated(clause.start, start, end, order, carried)
         if order is None and not sentence.blocked and (asked or self._words.asks.search(piece)):
             tail = self._words.request_tail.search(piece)
             if tail is None or tail.start() == 0:
@@ -267,9 +276,9 @@ class Reading:
     def _step(self, piece: str, *, claimed: bool) -> None:
         if (subject := self._words.subject.match(piece)) is not None:
             # "我女儿叫小雨，对花生过敏": what follows is said of her.
-            self._carry = subject.group("self") is not None
+            self._carry = self._carry_here = subject.group("self") is not None
         elif claimed:
-            self._carry = True
+            self._carry = self._carry_here = True
 
 
 def _unique(hits: list[RuleHit]) -> tuple[RuleHit, ...]:

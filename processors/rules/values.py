@@ -36,7 +36,7 @@ _TAIL_TIME: Final = regex.compile(
 _RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
 
 _SEPARATOR: Final = regex.compile(
-    r"\s*(?:、|(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫)|;|以及|还有|\s(?:and|or|"
+    r"\s*(?:、|(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫|\d{3}(?!\d))|;|以及|还有|\s(?:and|or|"
     r"&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
 )
 _AND_ZH: Final = regex.compile(r"\s*(?:和|与|及|跟|或者|或)\s*")

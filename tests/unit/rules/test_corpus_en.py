@@ -97,6 +97,9 @@ STATEMENTS: list[tuple[str, Facts]] = [
     ("I live in Leeds, I'm vegan, can you suggest a recipe?", {("residence", "Leeds"), ("diet", "vegan")}),
     ("I live in Leeds can you recommend a pub?", {("residence", "Leeds")}),
     ("Since I'm vegetarian, suggest something without meat", {("diet", "vegetarian")}),
+    ("Hi, I'm Dan, a plumber from York", {("name", "Dan"), ("occupation", "plumber"), ("hometown", "York")}),
+    ("My son's birthday is May 2", {("son_birthday", "May 2")}),
+    ("I can't have dairy, and I don't smoke", {("diet", "can't have dairy"), ("habit", "don't smoke")}),
     # Lists.
     ("I like tea, coffee, and dark chocolate.", {("likes", "tea"), ("likes", "coffee"), ("likes", "dark chocolate")}),
     (
@@ -254,6 +257,18 @@ NOTHING = [
     "I take the bus",
     "never mind the noise",
     "Call me tomorrow",
+    # A subject is not put where none was left out.
+    "I have a few questions, 10, 12 and 14",
+    "I'm stuck on two parts, like outlines and transitions",
+    "I met Greg, a producer",
+    "I met Dan, a plumber from York",
+    "I should write simply, use common words",
+    "It went down for me, from 3.5s to 2.1s",
+    # Words that begin like an order.
+    "Noted, thanks.",
+    "logout is broken",
+    "notes from the meeting: we ship on Friday",
+    "Can you provide an example?",
     # Orders not to remember.
     "you don't need to remember this: I live in York",
     "Don't save this. I'm allergic to nuts.",
