@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from processors.access import OwnerRef, Principal, PrincipalKind, needs_promotion
+from processors.access import SHARED, OwnerRef, Principal, PrincipalKind, needs_promotion
 from processors.exceptions import MemriverError
 from processors.language import detect
 from processors.policy import Decision, PolicyGate
@@ -207,10 +207,19 @@ class Writer:
         )
 
     def _judge(self, principal: Principal, owner: OwnerRef, claim: Candidate) -> Candidate:
-        """The gate's verdict; what goes into a shared scope also waits for a person there (SPEC G1)."""
-        judged = self._gate.judge(claim, None).candidate
+        """The gate's verdict; what goes into a shared scope also waits for a person there (SPEC G1).
+
+        The gate takes a command for a person's yes. Only an owner's own word, or that of who may review the shared scope,
+        is one; anybody else's is judged as a model's would be.
+        """
+        waits = needs_promotion(principal, owner, self._now())
+        own = principal.kind is PrincipalKind.PERSON and principal.is_owner(owner)
+        trusted = own or (owner.kind in SHARED and not waits)
+        channel = Channel.COMMAND if trusted else Channel.MODEL
+        judged = self._gate.judge(claim.model_copy(update={"channel": channel}), None).candidate
+        judged = judged.model_copy(update={"channel": Channel.COMMAND})
         passes = judged.decision in (Decision.ACCEPT.value, Decision.MASK.value)
-        if passes and needs_promotion(principal, owner, self._now()):
+        if passes and waits:
             reasons = (*judged.decision_reasons, "shared_scope")
             return judged.model_copy(update={"decision": Decision.REVIEW.value, "decision_reasons": reasons})
         return judged
@@ -296,7 +305,8 @@ class Writer:
             language=detect(text),
             evidence=(Evidence(turn_id="unsigned", turn_key="unsigned", quote=quote),),
             source_kind=source,
-            explicit=True,
+            # An order of the owner; an agent's word for it is none.
+            explicit=source is SourceKind.USER_STATEMENT,
             event_time=now,
             stated_at=now,
             timezone=timezone,
