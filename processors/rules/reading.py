@@ -18,6 +18,7 @@ from processors.slots import slot_for, value_key
 from schemas import Category
 
 _APPOSITION: Final = regex.compile(r"(?:an?|the)\s")
+_ROLE: Final = regex.compile(r"as an?\s")
 _INTRODUCING: Final = frozenset({"name", "nickname", "age"})
 _ASKING: Final = regex.compile(r"[吗么嘛]$")
 
@@ -246,6 +247,9 @@ class Reading:
         if carried and _APPOSITION.match(piece):
             # "I'm Craig, a nurse" says who speaks; "I met Craig, a nurse" does not.
             carried = len(self._hits) > sentence.mark and self._hits[-1].attribute in _INTRODUCING
+        if _ROLE.match(piece) and not self._goes_on(sentence, index):
+            # "As a nurse, I work nights" says who speaks; "As a chef, suggest a dish" gives a part to the listener.
+            return
         stated = Stated(clause.start, start, end, order, carried)
         if order is None and not sentence.blocked and (asked or self._words.asks.search(piece)):
             tail = self._words.request_tail.search(piece)
@@ -267,6 +271,15 @@ class Reading:
         if not claimed and order is not None:
             sentence.pending.append((start, stated.end))
         self._step(piece, claimed=claimed)
+
+    def _goes_on(self, sentence: _Sentence, index: int) -> bool:
+        """Whether the speaker is the subject of the next clause."""
+        if index + 1 == len(sentence.clauses):
+            return False
+        following = sentence.clauses[index + 1]
+        start, end = self._passage.body(following.start, following.end)
+        subject = self._words.subject.match(self._passage.folded, start, end)
+        return subject is not None and subject.group("self") is not None
 
     def _claims(self, stated: Stated) -> bool:
         hits = statements(self._passage, stated)

@@ -226,6 +226,9 @@ NOTHING = [
     # Play, translation, examples.
     "Pretend you're a pirate. I live on a ship.",
     "Roleplay: I'm a wizard and I live in a tower",
+    "You are a seasoned chef. Remember that the guests are vegan.",
+    "As a chef, suggest a dish for me",
+    "Let's imagine a town. I live in it and I'm a baker.",
     "Act as a nurse. I'm a patient with diabetes.",
     "translate: I live in Berlin",
     "Translate this to French: I'm allergic to nuts",
