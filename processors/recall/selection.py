@@ -1,0 +1,100 @@
+"""Recall, selection: the handful that is handed out — over the floor, each thing once, private before shared (SPEC R4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from processors.keywords import tokens
+from processors.recall.ranking import Ranked
+from processors.slots import value_key
+from schemas import Category
+
+_DUPLICATE = 0.9
+"""Common keywords of two sentences, as a share of all theirs, from which one of them is enough."""
+
+
+def _default_limits() -> Mapping[Category, int]:
+    return {Category.PREFERENCE: 2, Category.EVENT: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """At most so many of a category; of the others as many as fit."""
+
+    limits: Mapping[Category, int] = field(default_factory=_default_limits)
+
+    def without(self, categories: Iterable[Category]) -> Quotas:
+        """For a request that asks for these categories by name."""
+        asked = set(categories)
+        return Quotas({category: limit for category, limit in self.limits.items() if category not in asked})
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is handed out, and how many fell away at which step."""
+
+    chosen: tuple[Ranked, ...]
+    left_out: Mapping[str, int]
+
+
+def select(ranked: Sequence[Ranked], *, limit: int, floor: float, quotas: Quotas) -> Selection:
+    """The first `limit` that pass; order is kept, except that private ones come before shared ones."""
+    left_out: Counter[str] = Counter()
+    kept: list[Ranked] = []
+    for item in ranked:
+        if item.parts.relevance < floor:
+            left_out["below_floor"] += 1
+        else:
+            kept.append(item)
+    kept = _one_per_slot(kept, left_out)
+    # A stable sort: within each the order stays.
+    kept.sort(key=lambda item: item.unit.shared)
+    chosen: list[Ranked] = []
+    counts: Counter[Category] = Counter()
+    for item in kept:
+        category = item.unit.category
+        if any(_duplicate(item, other) for other in chosen):
+            left_out["duplicate"] += 1
+        elif category is not None and counts[category] >= quotas.limits.get(category, limit):
+            left_out["quota"] += 1
+        elif len(chosen) >= limit:
+            left_out["limit"] += 1
+        else:
+            chosen.append(item)
+            if category is not None:
+                counts[category] += 1
+    return Selection(tuple(chosen), dict(left_out))
+
+
+def _one_per_slot(items: list[Ranked], left_out: Counter[str]) -> list[Ranked]:
+    """Of several that cannot all hold, the newest; it takes the best one's place."""
+    newest: dict[str, Ranked] = {}
+    for item in items:
+        slot = item.unit.slot
+        if slot and (slot not in newest or item.unit.at > newest[slot].unit.at):
+            newest[slot] = item
+    placed: set[str] = set()
+    kept: list[Ranked] = []
+    for item in items:
+        slot = item.unit.slot
+        if not slot:
+            kept.append(item)
+        elif slot not in placed:
+            placed.add(slot)
+            kept.append(newest[slot])
+        else:
+            left_out["contradicted"] += 1
+    return kept
+
+
+def _duplicate(one: Ranked, other: Ranked) -> bool:
+    if value_key(one.unit.text) == value_key(other.unit.text):
+        return True
+    mine, theirs = set(tokens(one.unit.text)), set(tokens(other.unit.text))
+    if not mine or not theirs:
+        return False
+    # A figure that differs is another statement, however alike the rest is.
+    figures = {word for word in mine ^ theirs if any(char.isdigit() for char in word)}
+    return not figures and len(mine & theirs) >= _DUPLICATE * len(mine | theirs)
