@@ -1,10 +1,10 @@
 """The exception tree. The class carries the policy: what the delivery loop does when it meets one.
 
-    MemriverError
-    ├── TransientError     retried in place with backoff; nothing is acknowledged meanwhile
-    ├── PoisonError        this one message goes to the dead letters, the stage goes on
-    ├── ConflictError      somebody wrote first: re-read, re-resolve, write again
-    └── FatalError         the process ends non-zero; its supervisor starts it anew
+MemriverError
+├── TransientError     retried in place with backoff; nothing is acknowledged meanwhile
+├── PoisonError        this one message goes to the dead letters, the stage goes on
+├── ConflictError      somebody wrote first: re-read, re-resolve, write again
+└── FatalError         the process ends non-zero; its supervisor starts it anew
 """
 
 from __future__ import annotations
