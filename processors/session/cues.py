@@ -34,6 +34,10 @@ class Cues:
         """Whether it says that something was decided."""
         return self.hit("decision", sentence) and not self.hit("unsettled", sentence) and not self.asks(sentence)
 
+    def matter(self, sentence: str) -> str:
+        """The sentence without the words that only say how things stand."""
+        return self.patterns["standing"].sub(" ", sentence)
+
     def finishes(self, sentence: str) -> bool:
         """Whether it says that something is done or not wanted any more."""
         return self.hit("done", sentence) and not self.hit("not_done", sentence)

@@ -100,7 +100,7 @@ def _after(loops: Sequence[Loop], item: Said) -> list[Loop]:
     speaker = _speaker(item)
     answers = _answers(said)
     words = frozenset(tokens(item.turn.text[:2_000]))
-    finished = [frozenset(tokens(sentence)) for sentence in said if cues().finishes(sentence)]
+    finished = [_matter(sentence) for sentence in said if cues().finishes(sentence)]
     waited_for = [loop for loop in loops if loop.kind in _ASKED and _may_answer(loop, item, speaker)]
     latest = waited_for[-1].turn_key if waited_for else ""
     kept: list[Loop] = []
@@ -112,9 +112,9 @@ def _after(loops: Sequence[Loop], item: Said) -> list[Loop]:
         if loop.kind in _ASKED:
             meant = loop.turn_key == latest or loop.turn_id == item.turn.reply_to or _overlap(about, words) >= _SHARED
             closed = answers and loop in waited_for and meant
-            closed = closed or (speaker == loop.speaker and any(_overlap(about, done) > 0 for done in finished))
+            closed = closed or (speaker == loop.speaker and _is_done(loop, finished, own=False))
         else:
-            closed = any(_overlap(about, done) > 0 for done in finished)
+            closed = _is_done(loop, finished, own=speaker == loop.speaker)
         if not closed:
             kept.append(loop)
     return kept
@@ -134,6 +134,18 @@ def _answers(said: Sequence[str]) -> bool:
     if not said:
         return True
     return any(not known.asks(sentence) and not known.hit("deferral", sentence) for sentence in said)
+
+
+def _matter(sentence: str) -> frozenset[str]:
+    return frozenset(tokens(cues().matter(sentence)))
+
+
+def _is_done(loop: Loop, finished: Sequence[frozenset[str]], *, own: bool) -> bool:
+    """Whether something that was finished is what the loop is about; "done" alone is enough for an "I'll fix it"."""
+    about = _matter(plain(loop.text))
+    if not about:
+        return own and bool(finished)
+    return any(_overlap(about, done) > 0 for done in finished)
 
 
 def _overlap(about: frozenset[str], words: frozenset[str]) -> float:
