@@ -74,6 +74,14 @@ def decide(connection: Connection, review_id: str, status: str, *, by: str, at: 
     connection.execute(statement.values(status=status, decided_by=by, decided_at=at, decision_id=decision_id))
 
 
+def is_open(connection: Connection, memory_id: str) -> bool:
+    """Whether somebody is being asked about this memory itself (not about a command that names it)."""
+    query = select(reviews.c.review_id).where(
+        reviews.c.memory_id == memory_id, reviews.c.status == "open", reviews.c.body.is_(None)
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def memory_of_claim(connection: Connection, claim_id: str) -> Memory | None:
     """The memory that a claim went into, when its cell holds one only (a value of a list does)."""
     cell = connection.execute(select(claims.c.cell_key).where(claims.c.claim_id == claim_id)).scalar()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from schemas import (
     digest,
     new_id,
 )
-from sinks.truth import deadletters, ledger, memories, outbox, turns
+from sinks.truth import deadletters, ledger, memories, outbox, reviews, turns
 from sinks.truth.outbox import Outgoing
 from streams.deadletter import dead_letter
 from streams.delivery import Delivered, Message
@@ -84,7 +84,13 @@ class ResolveStage:
     def commit(
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]], now: datetime
     ) -> list[Outgoing]:
-        """One transaction: the owners' row locks first, so that a worker that was paused and came back cannot interfere."""
+        """One transaction, in as many runs as it takes for each stated version to be compared with the state before it."""
+        return [message for run in _runs(group) for message in self._commit_run(connection, run, now)]
+
+    def _commit_run(
+        self, connection: Connection, group: Sequence[Delivered[Candidate | Command]], now: datetime
+    ) -> list[Outgoing]:
+        """The owners' row locks first, so that a worker that was paused and came back cannot interfere."""
         owners = {
             item.item.owner_key: (item.item.tenant, item.item.owner_kind.value, item.item.owner) for item in group
         }
@@ -263,7 +269,7 @@ class ResolveStage:
             out.append(Outgoing("memory_updated", memory.id, owner_key, event.to_bytes(), partition))
             if memory.status is Status.DELETED:
                 out.append(Outgoing("memory_updated", memory.id, owner_key, None, partition))
-            if change.change is ChangeKind.QUARANTINED:
+            if change.change is ChangeKind.QUARANTINED and not _is_asked(connection, change):
                 work.reviews.append(_question(change))
             self._metrics.changes.labels(change.change.value).inc()
         memories.save(connection, latest.values())
@@ -275,6 +281,27 @@ class ResolveStage:
             Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
             for letter in work.letters
         ]
+
+
+def _runs(group: Sequence[Delivered[Candidate | Command]]) -> Iterator[list[Delivered[Candidate | Command]]]:
+    """Cut the group before each command that looks at what an earlier message of the same owner may have changed.
+
+    Two agents that both saw version 1 and whose commands arrive together must not both find it still there.
+    """
+    run: list[Delivered[Candidate | Command]] = []
+    owners: set[str] = set()
+    for delivered in group:
+        item = delivered.item
+        looks = isinstance(item, Command) and (
+            item.expected_version is not None or item.kind is CommandKind.DECIDE_REVIEW
+        )
+        if looks and item.owner_key in owners:
+            yield run
+            run, owners = [], set()
+        run.append(delivered)
+        owners.add(item.owner_key)
+    if run:
+        yield run
 
 
 def _needs_neighbours(claim: Candidate) -> bool:
@@ -294,6 +321,11 @@ def _potential(claim: Candidate, memory: Memory, similarity: float) -> dict[str,
         "candidate_id": claim.candidate_id,
         "detail": f"similar ({similarity:.2f}) to a stored memory; both are kept",
     }
+
+
+def _is_asked(connection: Connection, change: Change) -> bool:
+    """A memory that an undone answer locked up again: its question was opened again with it."""
+    return change.cause.startswith("retraction:") and reviews.is_open(connection, change.memory.id)
 
 
 def _question(change: Change) -> dict[str, Any]:
