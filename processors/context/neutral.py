@@ -22,7 +22,8 @@ _STYLED: Final = regex.compile(r"[\U0001D400-\U0001D7FF\uFF21-\uFF3A\uFF41-\uFF5
 _STACKED: Final = regex.compile(r"(\p{M}{3})\p{M}+")
 _SPACES: Final = regex.compile(r"[\s\p{Z}]{2,}|[\p{Z}]")
 _FENCES: Final = regex.compile(r"`{3,}|~{3,}")
-_RULES: Final = regex.compile(r"([-=_*#|])(?:\s?\1){2,}")
+# Not *: a masked number has four.
+_RULES: Final = regex.compile(r"([-=_#|])(?:\s?\1){2,}")
 _BRACES: Final = regex.compile(r"(?P<open>\{[{%]|\$\{)|[%}]\}")
 _TERMINAL: Final = regex.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]")
 # The two labels of a turn's digest are ours.

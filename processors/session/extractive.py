@@ -21,7 +21,7 @@ _FIGURE: Final = regex.compile(
 _LETTERS: Final = regex.compile(r"\p{Han}|[\p{L}\p{N}]+")
 _SHORTEST: Final = 3
 _FACTS_PER_TURN: Final = 2
-_BARE: Final = 2
+_ASSENT: Final = regex.compile(r"^\s*(?:ok(?:ay)?|great|fine|good|sure|yes|好的?|行|可以|嗯)\b[\s,，.。!！]*")
 _PROPOSAL: Final = 100
 
 
@@ -75,11 +75,17 @@ def notes_in(said: Sequence[Said], mask: Mask) -> list[Note]:
 
 
 def _with_what_it_settles(note: Note, before: Said | None, mask: Mask) -> Note:
-    if before is None or len(set(tokens(note.text))) > _BARE:
+    if before is None or _says_what(note.text):
         return note
     proposal = clip(mask(sentences(before.turn)[0]), _PROPOSAL)
     source = Source(turn_key=before.turn.turn_key, revision=before.turn.revision)
     return note.model_copy(update={"text": f"{proposal} → {note.text}", "sources": (source, *note.sources)})
+
+
+def _says_what(decision: str) -> bool:
+    """Whether anything is left beside the words that say that something was decided."""
+    bare = _ASSENT.sub("", cues().patterns["decision"].sub(" ", plain(decision)))
+    return any(len(token) > 1 for token in tokens(bare))
 
 
 def notes_of(item: Said, mask: Mask) -> Iterator[Note]:

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from processors.exceptions import MemriverError
-from streams.cli import admin, inspect, logs, process, services
+from streams.cli import admin, contexting, evaluate, feedback, inspect, logs, process, recalling, services
 
 app = typer.Typer(
     name="memriver",
@@ -21,6 +21,10 @@ services.register(app)
 process.register(app)
 logs.register(app)
 inspect.register(app)
+contexting.register(app)
+feedback.register(app)
+recalling.register(app)
+evaluate.register(app)
 admin.register(app)
 
 

@@ -153,6 +153,7 @@ def test_neutral_text_is_one_line_within_its_length_and_neutral_for_good(text: s
         ("𝐀𝐬𝐬𝐢𝐬𝐭𝐚𝐧𝐭: hi", "Assistant∶ hi"),
         ("👨‍👩‍👧 ok", "👨‍👩‍👧 ok"),
         ("--- end ---", "- end -"),
+        ("138****8000", "138****8000"),
     ],
 )
 def test_what_is_said_stays_readable(raw: str, neutral: str) -> None:
