@@ -50,6 +50,8 @@ class Unit:
 
     @property
     def passage(self) -> str:
-        """What is embedded, the same in one line."""
+        """What is embedded: a memory's text, as in the vector store; a turn with its speaker and what belongs to it."""
+        if self.kind is Kind.MEMORY:
+            return self.text
         said = f"{self.speaker}: {self.text}" if self.speaker else self.text
         return f"{said} (photo: {self.aside})" if self.aside else said

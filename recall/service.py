@@ -1,0 +1,195 @@
+"""Recall, the service: filter, gather, rank, select, check once more; an honest nothing (SPEC R2–R8).
+
+1. the question is read and embedded
+2. the vector store is searched inside the caller's scope
+3. truth is read in one transaction: candidates, turns, and the whole of what is chosen
+4. ranking, newest first where a value changed, selection
+5. each result is checked against truth: status, version, expiry, owner, namespace, sensitivity
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from processors.exceptions import TransientError
+from processors.ports import Embedder
+from processors.recall import Question, Quotas, Ranked, Weights, clarify, fallback, newest_first, rank, select, triggers
+from recall.candidates import Accesses, Breadth, Pool, Searched, cosines, gather, search, statuses_of
+from recall.request import EmptyReason, RecallItem, RecallRequest, RecallResult
+from recall.scales import floor_for, scales_for
+from schemas import Memory, Turn
+from sinks.truth import Truth, memories, reading
+from sinks.vectors import VectorStore
+
+log = logging.getLogger("memriver.recall")
+
+Screen = Callable[[str], str | None]
+"""A raw turn's text as it may be shown (numbers masked), or None when it must not be: it orders the reader about."""
+
+_TOLD_APART = 4
+"""Times the limit: as many of the ranking's first are looked at when some fall away."""
+
+
+class RecallService:
+    """Answers questions. Blocking; callers on an event loop run it in a thread."""
+
+    def __init__(
+        self,
+        truth: Truth,
+        store: VectorStore,
+        embedder: Embedder,
+        *,
+        screen: Screen,
+        accesses: Accesses | None = None,
+        weights: Weights | None = None,
+        quotas: Quotas | None = None,
+        breadth: Breadth | None = None,
+        floor: float | None = None,
+    ) -> None:
+        self._truth = truth
+        self._store = store
+        self._embedder = embedder
+        self._screen = screen
+        self._accesses = accesses
+        self._weights = weights or Weights()
+        self._quotas = quotas or Quotas()
+        self._breadth = breadth or Breadth()
+        self._scales = scales_for(embedder.model)
+        self._floor = floor if floor is not None else floor_for(embedder.model)
+
+    def recall(self, request: RecallRequest, *, vector: Sequence[float] | None = None) -> RecallResult:
+        """At most `request.limit` results; `vector` is the question's, if the caller has it already.
+
+        A vector store or an embedder that is away does not fail the recall: keywords and truth answer, and the result
+        says what was missing.
+
+        Raises:
+            TransientError: truth is away.
+        """
+        degraded: list[str] = []
+        question = Question.of(request.query)
+        if vector is None:
+            vector = self._embed(request.query, degraded)
+        found = self._search(request, vector, degraded)
+        with self._truth.reading() as connection:
+            pool = gather(connection, request, question, found, self._breadth, self._accesses)
+            known = cosines(self._store, self._embedder, request, vector, found, pool, self._breadth)
+            ranking = rank(
+                question, pool.units, known, self._scales, now=request.now.timestamp(), weights=self._weights
+            )
+            ordered = newest_first(question, ranking, window=request.limit)
+            return self._result(connection, request, ordered, pool, tuple(degraded))
+
+    def _embed(self, text: str, degraded: list[str]) -> Sequence[float] | None:
+        try:
+            return self._embedder.embed_query(text)
+        except TransientError as error:
+            log.warning("recall without vectors: the embedder is away (%s)", type(error).__name__)
+            degraded.append("embedder")
+            return None
+
+    def _search(self, request: RecallRequest, vector: Sequence[float] | None, degraded: list[str]) -> Searched:
+        try:
+            return search(self._store, request, vector, self._breadth)
+        except TransientError as error:
+            log.warning("recall from truth alone: the vector store is away (%s)", type(error).__name__)
+            degraded.append("vectors")
+            return Searched({}, ())
+
+    def _result(
+        self,
+        connection: Connection,
+        request: RecallRequest,
+        ordered: Sequence[Ranked],
+        pool: Pool,
+        degraded: tuple[str, ...],
+    ) -> RecallResult:
+        floor = self._floor if request.floor is None else request.floor
+        quotas = self._quotas.without(request.categories)
+        cleared, shown = self._cleared(connection, request, ordered, pool, floor)
+        chosen = select(cleared, limit=request.limit, floor=floor, quotas=quotas)
+        items = tuple(_item(ranked, shown, request.explain) for ranked in chosen.chosen)
+        pointing = tuple(trigger.word for trigger in triggers(request.query))
+        asking = None
+        if pointing or not items:
+            asking = clarify(request.query, chosen.chosen or cleared, floor=floor)
+        reason = None
+        if not items:
+            reason = EmptyReason.NOTHING_RELEVANT if pool.units or self._any(connection, request) else None
+            reason = reason or EmptyReason.NOTHING_STORED
+        return RecallResult(
+            items=items,
+            empty_reason=reason,
+            fallback=fallback(request.query) if not items else None,
+            clarification=asking,
+            triggers=pointing,
+            degraded=degraded,
+            left_out=dict(chosen.left_out) if request.explain else {},
+        )
+
+    def _any(self, connection: Connection, request: RecallRequest) -> bool:
+        owners = [reach.owner_key for reach in request.reaches]
+        return reading.any_held(connection, owners, [status.value for status in statuses_of(request)])
+
+    def _cleared(
+        self, connection: Connection, request: RecallRequest, ordered: Sequence[Ranked], pool: Pool, floor: float
+    ) -> tuple[list[Ranked], dict[str, Memory | Turn]]:
+        """The first of the ranking that truth lets go, with what they are; read whole in one statement."""
+        wanted = [item for item in ordered if item.parts.relevance >= floor / 2][: request.limit * _TOLD_APART]
+        held = memories.fetch(connection, [item.unit.id for item in wanted if item.unit.id in pool.versions])
+        cleared: list[Ranked] = []
+        shown: dict[str, Memory | Turn] = {}
+        for item in wanted:
+            name = item.unit.id
+            thing: Memory | Turn | None
+            if name in pool.turns:
+                thing = self._screened(pool.turns[name])
+            else:
+                thing = held.get(name)
+                if thing is not None and not may_leave(thing, request, pool.versions[name]):
+                    thing = None
+            if thing is not None:
+                cleared.append(item)
+                shown[name] = thing
+        return cleared, shown
+
+    def _screened(self, turn: Turn) -> Turn | None:
+        text = self._screen(turn.text)
+        if text is None:
+            return None
+        return turn if text == turn.text else turn.model_copy(update={"text": text})
+
+
+def may_leave(memory: Memory, request: RecallRequest, version: int) -> bool:
+    """The last look at a memory's whole state, whatever the searches said of it."""
+    if memory.version != version or memory.status not in statuses_of(request):
+        return False
+    if not any(reach.covers(memory) for reach in request.reaches):
+        return False
+    if request.as_of is not None:
+        return _held_at(memory, request.as_of)
+    return memory.expires_at is None or memory.expires_at > request.now
+
+
+def _held_at(memory: Memory, at: datetime) -> bool:
+    if memory.expires_at is not None and memory.expires_at <= at:
+        return False
+    return any(span.start <= at and (span.end is None or at < span.end) for span in memory.intervals)
+
+
+def _item(ranked: Ranked, shown: dict[str, Memory | Turn], explain: bool) -> RecallItem:
+    thing = shown[ranked.unit.id]
+    return RecallItem(
+        id=ranked.unit.id,
+        score=ranked.score,
+        relevance=ranked.parts.relevance,
+        memory=thing if isinstance(thing, Memory) else None,
+        turn=thing if isinstance(thing, Turn) else None,
+        shared=ranked.unit.shared,
+        stands_behind=ranked.stands_behind,
+        parts=ranked.parts if explain else None,
+    )
