@@ -9,6 +9,7 @@ import regex
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from processors.access import OwnerRef
+from processors.slots import known_slots
 from schemas import FeedbackKind, MemoryType, OwnerKind, SourceKind, UtcDatetime
 
 MAX_WORDS = 4_000
@@ -34,11 +35,23 @@ def _zone(name: str) -> str:
     return name
 
 
+def _known_namespace(text: str) -> str:
+    """A misspelt namespace would find nothing and look like an honest nothing."""
+    parts = text.strip("/").split("/")
+    rest = parts[2:] if parts[0] in set(OwnerKind) else parts
+    known = {slot.namespace for slot in known_slots().values()}
+    if rest and rest[0] not in known:
+        raise ValueError(f"no such namespace; known are {', '.join(sorted(known))}")
+    return text
+
+
 Words = Annotated[str, StringConstraints(min_length=1, max_length=MAX_WORDS), AfterValidator(_readable)]
 Question = Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUESTION), AfterValidator(_readable)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_readable)]
 Attribute = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_readable)]
 Namespace = Annotated[str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_readable)]
+Within = Annotated[Namespace, AfterValidator(_known_namespace)]
+"""A filter: a segment (`profile`) or a whole namespace (`user/ann/profile`)."""
 MemoryId = Annotated[str, StringConstraints(min_length=36, max_length=36, pattern=r"^[0-9a-f-]{36}$")]
 Zone = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_readable), AfterValidator(_zone)]
 
@@ -65,7 +78,7 @@ class Filtered(Owner):
     """An owner, what is shared with it, and where to look."""
 
     shared: tuple[Owner, ...] = Field(default=(), max_length=8, description="organisations or projects to look in too")
-    namespaces: tuple[Namespace, ...] = Field(
+    namespaces: tuple[Within, ...] = Field(
         default=(), max_length=16, description="only below these, e.g. `profile` or `user/ann/profile`"
     )
 

@@ -12,7 +12,7 @@ from processors.access import Grant, OwnerRef, PrincipalKind, Scope, authorise, 
 from recall.api.callers import Caller, HouseOf, IdempotencyKey, KeyOf
 from recall.api.changes import stream
 from recall.api.problems import ProblemError, responses
-from recall.requests import Asked, DecideAsked, MemoryId, Name, Namespace
+from recall.requests import Asked, DecideAsked, MemoryId, Name, Namespace, Within
 from recall.verbs import NotFound
 from schemas import OwnerKind, Sensitivity, UtcDatetime
 from sinks.truth.access import StoredGrant
@@ -150,7 +150,7 @@ async def changes(
     request: Request,
     owner: Annotated[Name, Query()],
     owner_kind: OwnerKind = OwnerKind.USER,
-    namespace: Annotated[list[Namespace] | None, Query(max_length=16)] = None,
+    namespace: Annotated[list[Within] | None, Query(max_length=16)] = None,
 ) -> StreamingResponse:
     """Server-sent events `memory_updated` of one owner, from now on.
 

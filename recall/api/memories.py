@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from processors.access import OwnerRef
 from recall.api.callers import Caller, HouseOf, IdempotencyKey, Version
 from recall.api.problems import ProblemError, responses
-from recall.requests import Attribute, EditAsked, MemoryId, Name, Namespace, ReplaceAsked, RestoreAsked
+from recall.requests import Attribute, EditAsked, MemoryId, Name, ReplaceAsked, RestoreAsked, Within
 from schemas import OwnerKind, Status
 
 router = APIRouter(tags=["memories"])
@@ -23,7 +23,7 @@ async def list_memories(
     at: HouseOf,
     owner: Annotated[Name, Query(description="required: nothing named is never everything")],
     owner_kind: OwnerKind = OwnerKind.USER,
-    namespace: Annotated[list[Namespace] | None, Query(max_length=16)] = None,
+    namespace: Annotated[list[Within] | None, Query(max_length=16)] = None,
     status: Annotated[list[Status] | None, Query(max_length=9, description="active if left out")] = None,
     attribute: Annotated[Attribute | None, Query()] = None,
     cursor: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_-]+$")] = None,
