@@ -41,7 +41,10 @@ def note(passage: Passage, order: Rule, spans: list[tuple[int, int]], *, claimed
         attribute, left = "task", left + chore.end("skip")
     elif steer := words.steers.match(piece):
         attribute, left = "instruction", left + steer.end("skip")
-    value = passage.text[left:right]
+    value = passage.text[left:right].strip()
+    if len(value) < _SHORTEST[language_of(piece)]:
+        # "记住提醒我": to be reminded of nothing.
+        return None
     hit = RuleHit(
         rule_id=order.id,
         kind=HitKind.CLAIM,
