@@ -40,8 +40,8 @@ log = logging.getLogger("memriver.session")
 
 MAX_STATE_BYTES: Final = 65_536
 """A checkpoint is where a task stands, not its material."""
-_UNSUMMARISED: Final = 200
-"""Turns since the last summary that a read looks at."""
+_UNSUMMARISED: Final = 40
+"""Turns since the last summary that a read looks at; four times what a summary waits for, so that a read stays quick."""
 _LANGUAGE_FROM: Final = 10
 _ROUNDS: Final = 50
 """Steps of one refresh: 2,000 turns; the rest has to wait for the next one."""

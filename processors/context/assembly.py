@@ -107,12 +107,12 @@ def _line(item: Item, place: int, words: Wording, zone: tzinfo) -> _Line:
     short = as_data(item.short or item.text, longest=min(longest, _LONGEST if item.layer is Layer.RETRIEVED else 80))
     short = short if len(short) < len(full) else full
     head = _head(item, words, zone)
-    return _Line(item, place, head, full, short, _cost(head, full), _cost(head, short))
-
-
-def _cost(head: str, text: str) -> int:
-    # The number costs the same up to 999, and the line break is a token.
-    return estimate(f"[100] {head}{text}”\n")
+    # The number costs the same up to 999, and the line break is a token; both parts end where a token ends.
+    frame = estimate(f"[100] {head}”\n")
+    full_cost = estimate(full)
+    return _Line(
+        item, place, head, full, short, frame + full_cost, frame + (full_cost if short == full else estimate(short))
+    )
 
 
 def _head(item: Item, words: Wording, zone: tzinfo) -> str:
@@ -133,11 +133,11 @@ def _day(moment: datetime, zone: tzinfo) -> str:
 
 
 def _fit(lines: Sequence[_Line], words: Wording, room: int) -> None:
+    headings = {layer: estimate(heading + "\n") for layer, heading in words.headings.items()}
+
     def need() -> int:
         layers = {line.item.layer for line in lines if line.kept}
-        return sum(line.cost for line in lines if line.kept) + sum(
-            estimate(words.headings[layer] + "\n") for layer in layers
-        )
+        return sum(line.cost for line in lines if line.kept) + sum(headings[layer] for layer in layers)
 
     for layer in SHRINK_ORDER:
         for line in _leaving(lines, layer):

@@ -20,6 +20,8 @@ _HIDDEN: Final = regex.compile(
 # Bold, script and other letters that only look different; a role label in them is still one.
 _STYLED: Final = regex.compile(r"[\U0001D400-\U0001D7FF\uFF21-\uFF3A\uFF41-\uFF5A\u24B6-\u24E9]+")
 _STACKED: Final = regex.compile(r"(\p{M}{3})\p{M}+")
+# Ordinary words with single spaces: nothing below would change them.
+_PLAIN: Final = regex.compile(r"(?:[\p{Han}\p{Latin}0-9,.;'!?，。、；！？·/%+()‘’→]|(?<! ) (?! ))*+")
 _SPACES: Final = regex.compile(r"[\s\p{Z}]{2,}|[\p{Z}]")
 _FENCES: Final = regex.compile(r"`{3,}|~{3,}")
 # Not *: a masked number has four.
@@ -54,6 +56,9 @@ def as_data(text: str, *, longest: int | None = None) -> str:
     """
     # Longer than any item; what is cut anyway need not be cleaned.
     line = text if longest is None else text[: longest * 4 + 64]
+    if _PLAIN.fullmatch(line):
+        line = line.strip()
+        return _cut(line, longest) if longest is not None else line
     line = _BREAKS.sub(f" {LINE_MARK} ", _TERMINAL.sub("", line))
     line = _STYLED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), line)
     line = _HIDDEN.sub("", line)

@@ -25,6 +25,9 @@ _UNDATED: Final = timedelta(days=60)
 _LONGEST: Final = 2_000
 _AHEAD: Final = frozenset({Category.EVENT, Category.TASK, Category.GOAL})
 
+_Days = list[tuple[datetime, datetime]]
+_Spans = dict[str, _Days]
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -111,6 +114,7 @@ def _all(
     question: str, standing: Sequence[Memory], book: SceneBook, now: datetime, timezone: str
 ) -> Iterator[tuple[int, int, Surfaced]]:
     """(weight, place, memory): lower comes first; newest stated first among equals."""
+    spans: _Spans = {}
     newest = sorted(standing, key=lambda memory: (memory.last_stated_at, memory.id), reverse=True)
     scenes = book.of(question)
     for place, memory in enumerate(newest):
@@ -120,23 +124,25 @@ def _all(
     if not days and any(scene.name == "schedule" for scene in scenes):
         days = [(now, now + WEEK)]
     for place, memory in enumerate(newest):
-        if memory.category in _AHEAD and any(_touches(memory, start, end) for start, end in days):
+        if days and memory.category in _AHEAD and _touches(memory, days, spans):
             yield 20, place, Surfaced(memory, "near_date", False)
     for scene in scenes:
         for place, memory in enumerate(newest):
-            weight = _weight(scene, memory, book, now)
+            weight = _weight(scene, memory, book, now, spans)
             if weight is not None:
                 pinned = memory.attribute in book.safety and memory.attribute in scene.attributes
                 yield (10 if pinned else weight), place, Surfaced(memory, f"scene:{scene.name}", pinned)
 
 
-def _weight(scene: Scene, memory: Memory, book: SceneBook, now: datetime) -> int | None:
+def _weight(scene: Scene, memory: Memory, book: SceneBook, now: datetime, spans: _Spans) -> int | None:
     if memory.attribute in scene.attributes:
         return 40 + scene.attributes.index(memory.attribute)
     if memory.attribute in scene.matching and scene.words.search(f"{memory.text} {memory.value}"[:_LONGEST]):
         return 60
+    if memory.category not in _AHEAD:
+        return None
     about = any(book.topics[topic].search(memory.text[:_LONGEST]) for topic in scene.plans)
-    return 30 if memory.category in _AHEAD and about and _lies_ahead(memory, now) else None
+    return 30 if about and _lies_ahead(memory, now, spans) else None
 
 
 def _over(memory: Memory, now: datetime) -> bool:
@@ -144,21 +150,28 @@ def _over(memory: Memory, now: datetime) -> bool:
     return any(moment <= now for moment in ends)
 
 
-def _days(text: str, moment: datetime, timezone: str) -> list[tuple[datetime, datetime]]:
+def _days(text: str, moment: datetime, timezone: str) -> _Days:
     spans = resolve(text[:_LONGEST], moment, timezone, detect(text))
     return [(span.start, span.end or span.start) for span in spans]
 
 
-def _touches(memory: Memory, start: datetime, end: datetime) -> bool:
-    own = _days(memory.text, memory.last_stated_at, memory.timezone)
+def _own_days(memory: Memory, spans: _Spans) -> _Days:
+    """The days that a memory names, from when it was said; each is read once per question."""
+    if memory.id not in spans:
+        spans[memory.id] = _days(memory.text, memory.last_stated_at, memory.timezone)
+    return spans[memory.id]
+
+
+def _touches(memory: Memory, days: _Days, spans: _Spans) -> bool:
+    own = _own_days(memory, spans)
     if not own and memory.valid_from is not None and memory.valid_from > memory.last_stated_at:
         own = [(memory.valid_from, memory.valid_from)]
-    return any(begin <= end + NEAR and stop >= start - NEAR for begin, stop in own)
+    return any(begin <= end + NEAR and stop >= start - NEAR for begin, stop in own for start, end in days)
 
 
-def _lies_ahead(memory: Memory, now: datetime) -> bool:
+def _lies_ahead(memory: Memory, now: datetime, spans: _Spans) -> bool:
     """Whether the plan is still to come; one without a date counts for two months."""
-    own = _days(memory.text, memory.last_stated_at, memory.timezone)
+    own = _own_days(memory, spans)
     if own:
         return max(end for _, end in own) >= now - _PAST
     return (memory.valid_from or memory.last_stated_at) >= now - _UNDATED

@@ -17,6 +17,8 @@ LONGEST: Final = 80
 LAST: Final = 5
 _TRIM: Final = regex.compile(r"^[\s,，。.!！?？:：]+|[\s,，。.!！?？~～]+$")
 _LABELS: Final = {"zh": ("【动作】", "【对象】"), "en": ("【action】", "【object】")}
+_WORDS: Final = regex.compile(r"\p{Han}|[\p{L}\p{N}]+(?:['’]\p{L}+)*")
+_FEW: Final = 4
 _HAN: Final = regex.compile(r"\p{Han}")
 
 
@@ -35,9 +37,8 @@ class TurnDigest:
 def digest_of(said: Said, mask: Mask) -> TurnDigest:
     """【动作】订【对象】周五的会议室 where a request can be taken apart, the first sentence otherwise."""
     turn = said.turn
-    first = next(iter(sentences(turn)), "") or shown(turn)
     # Masked before it is cut: half a telephone number is not recognised as one.
-    masked = mask(first)
+    masked = mask(_telling(sentences(turn)) or shown(turn))
     text = _taken_apart(masked) if turn.role in (Role.USER, Role.ASSISTANT) else ""
     return TurnDigest(
         turn.turn_id, turn.turn_key, turn.revision, turn.role, turn.sent_at, text or clip(masked, LONGEST)
@@ -48,6 +49,13 @@ def recent_digests(said: Sequence[Said], mask: Mask, *, last: int = LAST) -> tup
     """Digests of the last turns, oldest first; system prompts are nobody's turn."""
     spoken = [item for item in said if item.turn.role is not Role.SYSTEM]
     return tuple(digest_of(item, mask) for item in spoken[-last:]) if last else ()
+
+
+def _telling(said: Sequence[str]) -> str:
+    """The first sentence that says something: "Hey Mel!" stands for a turn only when it is all there is."""
+    return next(
+        (sentence for sentence in said if len(_WORDS.findall(sentence)) >= _FEW), max(said, key=len, default="")
+    )
 
 
 def _taken_apart(sentence: str) -> str:

@@ -113,8 +113,10 @@ def _weight(sentence: str, item: Said) -> int:
         return int(_FIGURE.search(sentence) is not None)
     if any(known.hit(kind, sentence) for kind in ("request", "rhetorical", "pending", "promise")):
         return 0
-    own = known.hit("fact", sentence)
-    return (2 + int(_FIGURE.search(sentence) is not None)) if own else 0
+    if not known.hit("fact", sentence):
+        return 0
+    figure = _FIGURE.search(sentence) is not None
+    return 3 if figure else 0 if known.hit("mood", sentence) else 2
 
 
 def _note(item: Said, kind: NoteKind, text: str) -> Note:

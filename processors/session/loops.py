@@ -53,10 +53,11 @@ def follow(open_before: Sequence[Loop], said: Iterable[Said], mask: Mask) -> lis
     by anybody's "not needed any more"; what was to be confirmed is closed by a sentence that settles it.
     """
     loops = list(open_before)
+    seen: dict[str, frozenset[str]] = {}
     for item in said:
         if item.turn.role is Role.SYSTEM:
             continue
-        loops = _after(loops, item)
+        loops = _after(loops, item, seen)
         loops += _opened(item, mask)
     return loops[-MOST:]
 
@@ -88,18 +89,18 @@ def _kind(sentence: str, *, by_user: bool) -> LoopKind | None:
         return LoopKind.REQUEST
     if known.hit("pending", sentence):
         return LoopKind.PENDING
-    if known.hit("promise", sentence):
+    if known.hit("promise", sentence) and not known.hit("idle", sentence):
         return LoopKind.PROMISE
     return None
 
 
-def _after(loops: Sequence[Loop], item: Said) -> list[Loop]:
+def _after(loops: Sequence[Loop], item: Said, seen: dict[str, frozenset[str]]) -> list[Loop]:
     said = [plain(sentence) for sentence in sentences(item.turn)]
     if not said and not item.turn.text.strip():
         return list(loops)
     speaker = _speaker(item)
     answers = _answers(said)
-    words = frozenset(tokens(item.turn.text[:2_000]))
+    words = frozenset(tokens(item.turn.text[:2_000])) if loops else frozenset()
     finished = [_matter(sentence) for sentence in said if cues().finishes(sentence)]
     waited_for = [loop for loop in loops if loop.kind in _ASKED and _may_answer(loop, item, speaker)]
     latest = waited_for[-1].turn_key if waited_for else ""
@@ -108,7 +109,9 @@ def _after(loops: Sequence[Loop], item: Said) -> list[Loop]:
         if loop.turn_key == item.turn.turn_key:
             # The same turn, edited: what it says now is opened anew.
             continue
-        about = frozenset(tokens(loop.text))
+        about = seen.get(loop.text)
+        if about is None:
+            about = seen[loop.text] = frozenset(tokens(loop.text))
         if loop.kind in _ASKED:
             meant = loop.turn_key == latest or loop.turn_id == item.turn.reply_to or _overlap(about, words) >= _SHARED
             closed = answers and loop in waited_for and meant
