@@ -259,7 +259,7 @@ reviews = _table(
     "reviews",
     Column("review_id", String(36), primary_key=True),
     Column("owner_key", Key, nullable=False),
-    # conflict, quarantine, review, stale_write, potential
+    # conflict, quarantine, review, stale_write, potential, forgotten, policy_hint
     Column("kind", String(16), nullable=False),
     Column("memory_id", String(36), nullable=True),
     Column("other_memory_id", String(36), nullable=True),
@@ -426,4 +426,41 @@ questions_asked = _table(
     Column("owner_key", Key, primary_key=True),
     Column("attribute", String(64), primary_key=True),
     Column("asked_at", Utc, nullable=False),
+)
+
+memory_access = _table(
+    "memory_access",
+    Column("memory_id", String(36), primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    # How often an agent said what became of it after a recall; used + ignored + corrected.
+    Column("accesses", Integer, nullable=False),
+    Column("used", Integer, nullable=False),
+    Column("ignored", Integer, nullable=False),
+    Column("corrected", Integer, nullable=False),
+    Column("last_accessed_at", Utc, nullable=False),
+    Index("ix_memory_access_owner", "owner_key"),
+)
+
+feedback = _table(
+    "feedback",
+    # Digest of the owner and the id that the sender chose: nobody can take another owner's id.
+    Column("feedback_key", Key, primary_key=True),
+    Column("owner_key", Key, nullable=False),
+    Column("tenant", Name, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("agent_id", Name, nullable=True),
+    # Both masked.
+    Column("query", LongText, nullable=True),
+    Column("correction", LongText, nullable=True),
+    # JSON list of what was shown: memory_id, version, attribute, writer. No text: erasing a memory erases it here too.
+    Column("shown", LongText, nullable=False),
+    # The gate's word on the correction; NULL where nothing was to be judged.
+    Column("decision", String(16), nullable=True),
+    Column("policy_version", String(64), nullable=False),
+    # The embedder that recall searched with.
+    Column("model", Name, nullable=False),
+    Column("given_at", Utc, nullable=False),
+    Column("recorded_at", Utc, nullable=False),
+    Index("ix_feedback_recorded", "recorded_at", "feedback_key"),
+    Index("ix_feedback_owner", "owner_key"),
 )

@@ -160,6 +160,30 @@ def upgrade() -> None:
         batch_op.create_index('ix_decisions_owner', ['owner_key'], unique=False)
         batch_op.create_index('ix_decisions_turn', ['turn_key'], unique=False)
 
+    op.create_table('feedback',
+    sa.Column('feedback_key', sa.String(length=32), nullable=False),
+    sa.Column('owner_key', sa.String(length=32), nullable=False),
+    sa.Column('tenant', sa.String(length=255), nullable=False),
+    sa.Column('kind', sa.String(length=16), nullable=False),
+    sa.Column('agent_id', sa.String(length=255), nullable=True),
+    sa.Column('query', sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mariadb').with_variant(mysql.MEDIUMTEXT(), 'mysql'), nullable=True),
+    sa.Column('correction', sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mariadb').with_variant(mysql.MEDIUMTEXT(), 'mysql'), nullable=True),
+    sa.Column('shown', sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mariadb').with_variant(mysql.MEDIUMTEXT(), 'mysql'), nullable=False),
+    sa.Column('decision', sa.String(length=16), nullable=True),
+    sa.Column('policy_version', sa.String(length=64), nullable=False),
+    sa.Column('model', sa.String(length=255), nullable=False),
+    sa.Column('given_at', sinks.truth.tables.Utc(), nullable=False),
+    sa.Column('recorded_at', sinks.truth.tables.Utc(), nullable=False),
+    sa.PrimaryKeyConstraint('feedback_key'),
+    mariadb_charset='utf8mb4',
+    mariadb_collate='utf8mb4_bin',
+    mysql_charset='utf8mb4',
+    mysql_collate='utf8mb4_bin'
+    )
+    with op.batch_alter_table('feedback', schema=None) as batch_op:
+        batch_op.create_index('ix_feedback_owner', ['owner_key'], unique=False)
+        batch_op.create_index('ix_feedback_recorded', ['recorded_at', 'feedback_key'], unique=False)
+
     op.create_table('grants',
     sa.Column('grant_id', sa.String(length=36), nullable=False),
     sa.Column('principal_key', sa.String(length=32), nullable=False),
@@ -247,6 +271,23 @@ def upgrade() -> None:
     with op.batch_alter_table('memories', schema=None) as batch_op:
         batch_op.create_index('ix_memories_expiry', ['status', 'expires_at'], unique=False)
         batch_op.create_index('ix_memories_owner', ['owner_key', 'status'], unique=False)
+
+    op.create_table('memory_access',
+    sa.Column('memory_id', sa.String(length=36), nullable=False),
+    sa.Column('owner_key', sa.String(length=32), nullable=False),
+    sa.Column('accesses', sa.Integer(), nullable=False),
+    sa.Column('used', sa.Integer(), nullable=False),
+    sa.Column('ignored', sa.Integer(), nullable=False),
+    sa.Column('corrected', sa.Integer(), nullable=False),
+    sa.Column('last_accessed_at', sinks.truth.tables.Utc(), nullable=False),
+    sa.PrimaryKeyConstraint('memory_id'),
+    mariadb_charset='utf8mb4',
+    mariadb_collate='utf8mb4_bin',
+    mysql_charset='utf8mb4',
+    mysql_collate='utf8mb4_bin'
+    )
+    with op.batch_alter_table('memory_access', schema=None) as batch_op:
+        batch_op.create_index('ix_memory_access_owner', ['owner_key'], unique=False)
 
     op.create_table('memory_versions',
     sa.Column('memory_id', sa.String(length=36), nullable=False),
@@ -513,6 +554,10 @@ def downgrade() -> None:
         batch_op.drop_index('ix_memory_versions_owner')
 
     op.drop_table('memory_versions')
+    with op.batch_alter_table('memory_access', schema=None) as batch_op:
+        batch_op.drop_index('ix_memory_access_owner')
+
+    op.drop_table('memory_access')
     with op.batch_alter_table('memories', schema=None) as batch_op:
         batch_op.drop_index('ix_memories_owner')
         batch_op.drop_index('ix_memories_expiry')
@@ -527,6 +572,11 @@ def downgrade() -> None:
         batch_op.drop_index('ix_grants_principal')
 
     op.drop_table('grants')
+    with op.batch_alter_table('feedback', schema=None) as batch_op:
+        batch_op.drop_index('ix_feedback_recorded')
+        batch_op.drop_index('ix_feedback_owner')
+
+    op.drop_table('feedback')
     with op.batch_alter_table('decisions', schema=None) as batch_op:
         batch_op.drop_index('ix_decisions_turn')
         batch_op.drop_index('ix_decisions_owner')
