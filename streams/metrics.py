@@ -20,6 +20,7 @@ class Metrics:
         self.model_cost = self._counter("memriver_model_cost_usd_total", "Model cost in US dollars")
         self.candidates = self._counter("memriver_candidates_total", "Candidates judged", "channel", "decision")
         self.changes = self._counter("memriver_changes_total", "Versions written", "change")
+        self.feedback = self._counter("memriver_feedback_total", "Outcomes of recalls", "kind")
         self.dead_letters = self._counter("memriver_deadletters_total", "Dead letters", "stage", "reason")
         self.retries = self._counter("memriver_retries_total", "Groups tried again", "stage")
         self.lag = self._gauge("memriver_consumer_lag", "Messages not yet acknowledged", "stage", "topic", "partition")

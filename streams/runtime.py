@@ -32,6 +32,7 @@ from sinks.truth.migrate import check as check_schema
 from sinks.vectors import VectorStore, open_vectors
 from streams.agents import bury as bury_agent
 from streams.agents import extract as extract_agent
+from streams.agents import feedback as feedback_agent
 from streams.agents import ingest as ingest_agent
 from streams.agents import resolve as resolve_agent
 from streams.breaker import Breaker
@@ -50,6 +51,7 @@ from streams.projection import VectorProjection
 from streams.settings import Settings, StageName
 from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage, ModelChannel
+from streams.stages.feedback import FeedbackStage
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
 
@@ -253,6 +255,9 @@ class Runtime:
                 ResolveStage("candidates", nearest, self.metrics),
                 ResolveStage("commands", nearest, self.metrics),
             )
+        elif stage == "feedback":
+            heard = FeedbackStage(self.gate, RuleBook.load(), self.metrics, self.embedder.model)
+            feedback_agent.register(app, settings, delivery, heard)
         else:
             raise FatalError(f"there is no stage {stage}")
 
