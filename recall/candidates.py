@@ -39,8 +39,9 @@ Accesses = Callable[[Connection, Sequence[str]], Mapping[str, int]]
 class Breadth:
     """How far to look. Counts of candidates per source; `embedded` is how many unknown texts one request may embed."""
 
-    dense: int = 60
-    sparse: int = 60
+    # All of most people's: a hundred memories are usual, and a second search for their cosines is saved.
+    dense: int = 120
+    sparse: int = 40
     newest: int = 40
     turns: int = 30
     embedded: int = 8

@@ -30,7 +30,8 @@ log = logging.getLogger("memriver.recall")
 Screen = Callable[[str], str | None]
 """A raw turn's text as it may be shown (numbers masked), or None when it must not be: it orders the reader about."""
 
-_TOLD_APART = 4
+_OFFERED = 2
+_TOLD_APART = 3
 """Times the limit: as many of the ranking's first are looked at when some fall away."""
 
 
@@ -114,9 +115,8 @@ class RecallService:
         chosen = select(cleared, limit=request.limit, floor=floor, quotas=quotas)
         items = tuple(_item(ranked, shown, request.explain) for ranked in chosen.chosen)
         pointing = tuple(trigger.word for trigger in triggers(request.query))
-        asking = None
-        if pointing or not items:
-            asking = clarify(request.query, chosen.chosen or cleared, floor=floor)
+        # Whoever asks for "that restaurant" means something that was said; a question about the world is not turned back.
+        asking = clarify(request.query, chosen.chosen or cleared, floor=floor) if pointing or items else None
         reason = None
         if not items:
             reason = EmptyReason.NOTHING_RELEVANT if pool.units or self._any(connection, request) else None
@@ -139,7 +139,10 @@ class RecallService:
         self, connection: Connection, request: RecallRequest, ordered: Sequence[Ranked], pool: Pool, floor: float
     ) -> tuple[list[Ranked], dict[str, Memory | Turn]]:
         """The first of the ranking that truth lets go, with what they are; read whole in one statement."""
-        wanted = [item for item in ordered if item.parts.relevance >= floor / 2][: request.limit * _TOLD_APART]
+        wanted = [item for item in ordered if item.parts.relevance >= floor][: request.limit * _TOLD_APART]
+        if not wanted:
+            # For the clarifying question, which may offer what is almost good enough.
+            wanted = sorted(ordered, key=lambda item: -item.parts.relevance)[:_OFFERED]
         held = memories.fetch(connection, [item.unit.id for item in wanted if item.unit.id in pool.versions])
         cleared: list[Ranked] = []
         shown: dict[str, Memory | Turn] = {}

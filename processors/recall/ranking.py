@@ -83,7 +83,7 @@ class Ranked:
     unit: Unit
     score: float
     parts: Parts
-    holds: frozenset[str]
+    holds: frozenset[int]
     keyword: float
     stands_behind: str | None = None
     """Id of a newer unit about the same thing, which is shown first."""
@@ -94,7 +94,7 @@ class Ranking:
     """All units, best first, and the weight of each of the question's keywords."""
 
     ranked: tuple[Ranked, ...]
-    weights: dict[str, float]
+    weights: dict[int, float]
 
 
 def rank(

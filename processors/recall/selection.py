@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from processors.keywords import tokens
+import regex
+
+from processors.recall.lexical import keywords_of
 from processors.recall.ranking import Ranked
 from processors.slots import value_key
 from schemas import Category
 
+_FIGURES = regex.compile(r"\p{N}+(?:[.,:]\p{N}+)*")
 _DUPLICATE = 0.9
 """Common keywords of two sentences, as a share of all theirs, from which one of them is enough."""
 
@@ -92,9 +95,8 @@ def _one_per_slot(items: list[Ranked], left_out: Counter[str]) -> list[Ranked]:
 def _duplicate(one: Ranked, other: Ranked) -> bool:
     if value_key(one.unit.text) == value_key(other.unit.text):
         return True
-    mine, theirs = set(tokens(one.unit.text)), set(tokens(other.unit.text))
-    if not mine or not theirs:
+    mine, theirs = keywords_of(one.unit.text), keywords_of(other.unit.text)
+    if not mine or len(mine & theirs) < _DUPLICATE * len(mine | theirs):
         return False
     # A figure that differs is another statement, however alike the rest is.
-    figures = {word for word in mine ^ theirs if any(char.isdigit() for char in word)}
-    return not figures and len(mine & theirs) >= _DUPLICATE * len(mine | theirs)
+    return _FIGURES.findall(one.unit.text) == _FIGURES.findall(other.unit.text)

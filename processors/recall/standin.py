@@ -68,7 +68,7 @@ def _place(placed: list[Ranked], head: Sequence[Ranked], group: Sequence[int]) -
         placed[place] = item if item is newest else replace(item, stands_behind=newest.unit.id)
 
 
-def _same_thing(better: Ranked, other: Ranked, weights: dict[str, float], rule: Sameness) -> bool:
+def _same_thing(better: Ranked, other: Ranked, weights: dict[int, float], rule: Sameness) -> bool:
     if better.unit.owner != other.unit.owner or better.unit.speaker != other.unit.speaker:
         return False
     if other.keyword < rule.strength * better.keyword:

@@ -23,6 +23,7 @@ _NOTHING = {
     "zh": "我没有关于这件事的记录。能再告诉我一次吗？",
     "en": "I have no record of that. Could you tell me again?",
 }
+_NEARLY = 0.75
 _SHORT = 80
 
 
@@ -51,13 +52,13 @@ def triggers(text: str) -> tuple[Trigger, ...]:
 def clarify(text: str, ranked: Sequence[Ranked], *, floor: float, below: float = CLARIFY_BELOW) -> Clarification | None:
     """A question with the two best candidates, if the best is less relevant than `below`.
 
-    A candidate may lie under the floor, but not under half of it: offering what has nothing to do with the question
-    would make people doubt the rest.
+    A candidate may lie a little under the floor: offering what has nothing to do with the question would make people
+    doubt the rest.
     """
     best = sorted(ranked, key=lambda item: -item.parts.relevance)
     if not best or best[0].parts.relevance >= below:
         return None
-    offered = [item for item in best[:2] if item.parts.relevance >= floor / 2]
+    offered = [item for item in best[:2] if item.parts.relevance >= _NEARLY * floor]
     if not offered:
         return None
     language = _language(text)

@@ -70,11 +70,14 @@ def candidates(
     """
     scope = (memories.c.owner_key.in_(list(owner_keys)), memories.c.status.in_(list(statuses)))
     found: dict[str, Candidate] = {}
-    for chunk in chunks(dict.fromkeys(ids)):
-        _add(connection, found, (*scope, memories.c.id.in_(chunk)), None)
+    _add(connection, found, scope, newest)
+    if len(found) < newest:
+        # That was all of them.
+        return found
     if attributes:
         _add(connection, found, (*scope, memories.c.attribute.in_(list(attributes))), newest)
-    _add(connection, found, scope, newest)
+    for chunk in chunks(name for name in dict.fromkeys(ids) if name not in found):
+        _add(connection, found, (*scope, memories.c.id.in_(chunk)), None)
     return found
 
 
