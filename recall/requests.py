@@ -93,7 +93,7 @@ class RecallAsked(Filtered):
 
     query: Question = Field(examples=["Where does she live now?"])
     types: tuple[MemoryType, ...] = Field(default=(), max_length=3, description="only these types; empty: by question")
-    limit: int = Field(default=5, ge=1, le=50, description="results at most")
+    limit: int = Field(default=5, ge=1, le=20, description="results at most")
     conversation_id: Name | None = Field(
         default=None, description="recent turns of this conversation are looked at too"
     )

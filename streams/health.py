@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from processors.exceptions import FatalError, MemriverError
 from sinks.truth import batches, deadletters, outbox, turns
@@ -108,7 +109,7 @@ class Health:
             gauge.labels(stage, topic, str(partition)).set(behind)
 
 
-def web_app(health: Health, runtime: Runtime) -> Starlette:
+def health_routes(health: Health, runtime: Runtime) -> tuple[Route, ...]:
     """`/healthz` (alive and moving), `/readyz` (its servers answer), `/metrics` (Prometheus)."""
 
     def healthz(_request: Request) -> Response:
@@ -124,21 +125,28 @@ def web_app(health: Health, runtime: Runtime) -> Starlette:
     def metrics(_request: Request) -> Response:
         return Response(generate_latest(runtime.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
+    return (Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics))
+
+
+def web_app(health: Health, runtime: Runtime) -> Starlette:
+    """The health routes alone, for a process that serves nothing else."""
+    return Starlette(routes=list(health_routes(health, runtime)))
 
 
 class HealthServer:
-    """The endpoints on their own port, in the event loop of the process."""
+    """The endpoints on their own port, in the event loop of the process; `app` serves more than health beside them."""
 
-    def __init__(self, health: Health, runtime: Runtime) -> None:
+    def __init__(self, health: Health, runtime: Runtime, app: ASGIApp | None = None) -> None:
         settings = runtime.settings
         config = uvicorn.Config(
-            web_app(health, runtime),
+            app or web_app(health, runtime),
             host=settings.http_host,
             port=settings.http_port,
             log_level="warning",
             access_log=False,
-            lifespan="off",
+            lifespan="off" if app is None else "on",
+            # Streams that are open when the process ends are cut after this; they never end by themselves.
+            timeout_graceful_shutdown=5,
         )
         self._server = uvicorn.Server(config)
         # Signals belong to whoever runs the process.

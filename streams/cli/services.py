@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
+from starlette.types import ASGIApp
 
 from processors.exceptions import FatalError, PoisonError
 from streams.cli.embedded import Embedded, quiet_logs
@@ -41,12 +42,13 @@ async def _up(settings: Settings, data: Path) -> None:
     try:
         await embedded.start(lambda _event: None)
         health = Health(embedded.runtime, now=wall_clock)
-        server = HealthServer(health, embedded.runtime)
+        server = HealthServer(health, embedded.runtime, _api(embedded.runtime, health))
         address = await server.start()
         console.print(
             f"Kafka     {embedded.settings.kafka_bootstrap}  (embedded: for trying, nothing is on disk)", markup=False
         )
         console.print(f"Database  sqlite:///{data / 'memriver.db'}", markup=False)
+        console.print(f"API       {address}/v1  {address}/mcp  {address}/openapi.json", markup=False)
         console.print(f"Health    {address}/healthz  {address}/readyz  {address}/metrics", markup=False)
         console.print(
             f"Try       MEMRIVER_KAFKA_BOOTSTRAP={embedded.settings.kafka_bootstrap} memriver import FILE", markup=False
@@ -67,10 +69,10 @@ def worker(
 
 
 def serve() -> None:
-    """Health and metrics of the stores, without taking part in any stage."""
+    """The HTTP API and MCP, with health and metrics; takes part in no stage."""
     settings = Settings()
     quiet_logs(settings.log_level)
-    asyncio.run(_work(settings, ()))
+    asyncio.run(_work(settings, (), api=True))
 
 
 def _stages(text: str) -> tuple[StageName, ...]:
@@ -83,18 +85,25 @@ def _stages(text: str) -> tuple[StageName, ...]:
     return tuple(stage for stage in ALL_STAGES if stage in names)
 
 
-async def _work(settings: Settings, stages: tuple[StageName, ...]) -> None:
+async def _work(settings: Settings, stages: tuple[StageName, ...], *, api: bool = False) -> None:
     runtime = Runtime(settings, stages)
     health = Health(runtime, now=wall_clock)
-    server = HealthServer(health, runtime)
+    server = HealthServer(health, runtime, _api(runtime, health) if api else None)
     try:
         await runtime.start()
         address = await server.start()
-        log.info("running %s; health at %s", ", ".join(stages) or "no stage", address)
+        log.info("running %s; %s at %s", ", ".join(stages) or "no stage", "API" if api else "health", address)
         await _until_stopped(runtime, health)
         await server.stop()
     finally:
         await runtime.stop()
+
+
+def _api(runtime: Runtime, health: Health) -> ASGIApp:
+    # FastAPI and the MCP SDK take a second to import; a worker and the other commands need neither.
+    from streams.serving import api_app
+
+    return api_app(runtime, health)
 
 
 async def _until_stopped(runtime: Runtime, health: Health) -> None:

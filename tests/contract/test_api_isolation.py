@@ -176,7 +176,7 @@ def request(world: World) -> tuple[str, str, dict[str, Any]]:
             ("GET", memory, {}),
             ("GET", f"{memory}/history", {}),
             ("GET", f"{memory}/explain", {}),
-            ("POST", "/v1/recall", {"json": {"query": "who lives where", "limit": 50} | filtered | {"shared": shared}}),
+            ("POST", "/v1/recall", {"json": {"query": "who lives where", "limit": 20} | filtered | {"shared": shared}}),
             ("POST", "/v1/recall", {"json": {"query": "who lives where"}}),
             ("POST", "/v1/recall", {"json": {"query": "lives"} | owner | {"tenant": "globex"}}),
             ("POST", "/v1/context", {"json": {"query": "who lives where"} | filtered}),
@@ -235,7 +235,7 @@ async def test_nothing_leaves_over_mcp_that_was_not_granted(sqlite_truth: Truth)
                 named = {"memory_id": planted.memory.id}
                 tool, given = world.random.choice(
                     [
-                        ("recall", owner | {"query": "who lives where", "limit": 50}),
+                        ("recall", owner | {"query": "who lives where", "limit": 20}),
                         ("build_context", owner | {"query": "who lives where"}),
                         ("explain", named),
                         ("history", named),

@@ -19,6 +19,7 @@ from processors.rules import RuleBook
 from recall.access import Keyring, ReadLog
 from recall.api import ApiConfig, ChangeHub, create_app
 from recall.requests import ContextAsked, RecallAsked
+from recall.screening import TurnScreen
 from recall.verbs import Context, Found, Recalled, Verbs
 from recall.writing import Writer
 from schemas import Candidate, Memory, MemoryUpdated, Sensitivity, Status, new_id
@@ -64,9 +65,9 @@ class PlainReader:
     def context(self, reaches: Sequence[Reach], asked: ContextAsked, now: datetime) -> Context:
         found = [item.memory for item in self.recall(reaches, asked, now).found if item.memory is not None]
         text = "\n".join(f"{number}. {memory.text}" for number, memory in enumerate(found, 1))
-        return Context(text, len(text), tuple(found))
+        return Context(text, len(text), dict(enumerate(found, 1)))
 
-    def summarize(self, tenant: str, conversation_id: str, now: datetime) -> Mapping[str, Any]:
+    def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
         return {"summary": f"about {conversation_id}", "by": "extracted"}
 
 
@@ -94,7 +95,9 @@ class House:
         gate = PolicyGate(PolicySettings(unconfirmed=Decision.REVIEW), PEPPER)
         numbers = itertools.count()
         self.writer = Writer(gate, RuleBook.load(), self.now, lambda: new_id("fresh", str(next(numbers))))
-        self.verbs = Verbs(truth, reader or PlainReader(truth), self.writer, self.publish, self.reads, self.now)
+        self.verbs = Verbs(
+            truth, reader or PlainReader(truth), self.writer, self.publish, self.reads, self.now, TurnScreen(gate)
+        )
         self.app: FastAPI = create_app(
             truth,
             self.verbs,

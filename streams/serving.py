@@ -1,0 +1,138 @@
+"""Serving: from a runtime to the HTTP API with MCP beside it; the read side's half of the composition root."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from fastapi import FastAPI
+from starlette.applications import Starlette
+
+from processors.policy import Decision, PolicyGate, PolicySettings
+from processors.policy.threats import ThreatScanner
+from processors.rules import RuleBook
+from recall.access import Keyring, ReadLog
+from recall.api import ApiConfig, ChangeHub, create_app
+from recall.context import ContextBuilder
+from recall.mcp import http_app, make_server
+from recall.reading import MemoryReader
+from recall.screening import TurnScreen
+from recall.service import RecallService
+from recall.session import SessionMemory
+from recall.verbs import Publish, Verbs
+from recall.writing import Writer
+from schemas import MemoryUpdated
+from sinks.truth import Truth
+from streams.connection import client_options
+from streams.health import Health, health_routes
+from streams.runtime import Runtime, wall_clock
+from streams.settings import Settings
+
+log = logging.getLogger("memriver.serving")
+
+_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSide:
+    """The verbs and what they share with the entrances."""
+
+    verbs: Verbs
+    keyring: Keyring
+    reads: ReadLog
+
+
+def make_keyring(settings: Settings, truth: Truth) -> Keyring:
+    """Keys are hashed under the deployment's hash key."""
+    return Keyring(truth, settings.hash_key.get_secret_value().encode(), wall_clock)
+
+
+def make_writer(settings: Settings) -> Writer:
+    """What nobody has confirmed is not refused here, as in the stream, but waits for a reviewer: somebody asked for it."""
+    policy = PolicySettings(confidence_floor=settings.confidence_floor, unconfirmed=Decision.REVIEW)
+    gate = PolicyGate(policy, settings.hash_key.get_secret_value().encode())
+    return Writer(gate, RuleBook.load(), wall_clock, lambda: str(uuid.uuid4()))
+
+
+def make_read_side(runtime: Runtime, publish: Publish) -> ReadSide:
+    """Everything behind HTTP, MCP and the command line's verbs."""
+    settings, truth, gate = runtime.settings, runtime.truth, runtime.gate
+    scanner, screen = ThreatScanner(), TurnScreen(runtime.gate)
+
+    def mask(text: str) -> str:
+        return gate.mask_text(text).text
+
+    session = SessionMemory(truth, mask=mask, suspect=lambda text: bool(scanner.scan(text)), now=wall_clock)
+    service = RecallService(truth, runtime.vectors, runtime.embedder, screen=screen)
+    reader = MemoryReader(truth, service, ContextBuilder(session, mask, wall_clock), session)
+    reads = ReadLog(truth, wall_clock)
+    verbs = Verbs(truth, reader, make_writer(settings), publish, reads, wall_clock, screen)
+    return ReadSide(verbs, make_keyring(settings, truth), reads)
+
+
+def api_app(runtime: Runtime, health: Health) -> FastAPI:
+    """HTTP API at /v1, MCP at /mcp, health and metrics where they always are. The runtime must be started."""
+    settings = runtime.settings
+    side = make_read_side(runtime, runtime.producer.publish)
+    hub = ChangeHub()
+    tools: Starlette = http_app(make_server(side.verbs, side.keyring), hosts=settings.mcp_hosts)
+    return create_app(
+        runtime.truth,
+        side.verbs,
+        side.keyring,
+        side.reads,
+        hub,
+        wall_clock,
+        config=ApiConfig(
+            rate=settings.api_rate,
+            burst=settings.api_burst,
+            max_body=settings.api_max_body,
+            cors_origins=settings.api_cors_origins,
+        ),
+        routes=(*health_routes(health, runtime), *tools.routes),
+        lifespans=(lambda: tools.router.lifespan_context(tools), lambda: _feeding(settings, hub)),
+    )
+
+
+@asynccontextmanager
+async def _feeding(settings: Settings, hub: ChangeHub) -> AsyncIterator[None]:
+    """Events from the log to the hub, while the application runs."""
+    task = asyncio.create_task(_feed(settings, hub), name="changes")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _feed(settings: Settings, hub: ChangeHub) -> None:
+    """From the log's end on. A broker that is away ends the open streams, so that their readers know they missed something."""
+    while True:
+        # No group: each process of the API sees every partition, and remembers nothing.
+        consumer = AIOKafkaConsumer(
+            settings.topic("memory_updated"), **client_options(settings), auto_offset_reset="latest", group_id=None
+        )
+        try:
+            await consumer.start()
+            async for record in consumer:
+                if record.value is not None:
+                    _pass_on(hub, record.value)
+        except KafkaError as error:
+            log.warning("the change feed lost the broker (%s)", type(error).__name__)
+            hub.close()
+            await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            await consumer.stop()
+
+
+def _pass_on(hub: ChangeHub, raw: bytes) -> None:
+    try:
+        hub.publish(MemoryUpdated.from_bytes(raw))
+    except ValueError:
+        log.warning("an event on the log could not be read and was left out of the change feed")
