@@ -14,6 +14,8 @@ from processors.exceptions import PoisonError
 from processors.feedback import Correction, Label, Shown, read_correction
 from processors.language import detect
 from processors.policy import Decision, PolicyGate
+from processors.policy.credentials import worth_keeping
+from processors.policy.spans import SECRET_MARK
 from processors.rules import RuleBook
 from processors.rules.channel import candidates_from
 from schemas import (
@@ -231,6 +233,10 @@ class FeedbackStage:
         evidence = tuple(quote.model_copy(update={"quote": words}) for quote in claim.evidence)
         update = {"value": read.value, "text": read.text, "evidence": evidence, "language": detect(words)}
         judged = self._gate.judge(claim.model_copy(update=update), None).candidate
+        if SECRET_MARK in judged.value and not worth_keeping(judged.value) and judged.decision != Decision.REFUSE:
+            # The API masks before it publishes, so the gate may meet a secret's mask and not the secret.
+            update = {"decision": Decision.REFUSE.value, "decision_reasons": (*judged.decision_reasons, "secret")}
+            return judged.model_copy(update=update)
         if judged.owner_kind in SHARED and judged.decision in (Decision.ACCEPT, Decision.MASK):
             # What many read is changed by one only through a person (SPEC G1).
             reasons = (*judged.decision_reasons, "shared_scope")

@@ -290,10 +290,14 @@ def test_an_injected_correction_waits_for_a_person(bench: Bench) -> None:
     assert [label.decision for label in bench.labels()] == ["quarantine"]
 
 
-def test_a_refused_correction_is_a_question_that_does_not_hold_its_words(bench: Bench) -> None:
+@pytest.mark.parametrize("masked_by_the_sender", [False, True])
+def test_a_refused_correction_is_a_question_that_does_not_hold_its_words(
+    bench: Bench, masked_by_the_sender: bool
+) -> None:
     [home] = bench.learn(claim())
     secret = "sk-live-51H8xYzAbCdEfGhIjKlMnOpQrStUvWx"
-    assert bench.hear(given("corrected", home, correction=secret)) == []
+    said = GATE.mask_text(secret).text if masked_by_the_sender else secret
+    assert bench.hear(given("corrected", home, correction=said)) == []
     [review] = bench.reviews()
     assert (review.kind, review.body) == ("review", None)
     assert review.detail.startswith("a correction was refused (secret)")
