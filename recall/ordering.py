@@ -116,7 +116,9 @@ class Ordering(Door):
 
     async def feedback(self, principal: Principal, asked: FeedbackAsked, token: str | None = None) -> dict[str, Any]:
         """Raises Denied; NotFound when a memory it is about is not this owner's."""
-        reach = authorise(principal, Scope.READ, asked.ref, self._now())
+        # A correction becomes an edit, and who may only read may not edit by way of an opinion.
+        scope = Scope.WRITE if asked.correction else Scope.READ
+        reach = authorise(principal, scope, asked.ref, self._now())
         held = await self._read(lambda connection: memories.fetch(connection, asked.memory_ids))
         if any(name not in held or not reach.covers(held[name]) for name in asked.memory_ids):
             raise NotFound("one of the memories is not there")

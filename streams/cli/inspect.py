@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from processors.exceptions import MemriverError, PoisonError
-from schemas import Status
+from schemas import ExtractionBatch, Status
 from sinks.truth import Truth, batches, deadletters, memories, turns
+from sinks.truth.migrate import check as check_schema
 from sinks.truth.migrate import current, head
 from streams.cli.embedded import quiet_logs
 from streams.cli.output import as_json, console, errors, memory_view, table, turn_view
@@ -38,7 +39,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _truth() -> Truth:
-    return open_truth(Settings())
+    settings = Settings()
+    check_schema(settings_url(settings))
+    return open_truth(settings)
 
 
 def memories_list(
@@ -133,7 +136,7 @@ def _letter_view(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_HOME = {"import": "turns", "ingest": "turns", "extract": "batches", "resolve": "candidates"}
+_HOME = {"import": "turns", "ingest": "turns", "extract": "batches", "resolve": "candidates", "feedback": "feedback"}
 """Where a stage's messages come from. A dead letter that could not itself be read (stage bury) has no way back."""
 
 
@@ -172,11 +175,22 @@ async def _redrive(settings: Settings, truth: Truth, rows: list[dict[str, Any]])
             topic = _HOME[row["stage"]]
             if row["topic"].endswith("commands"):
                 topic = "commands"
+            if topic == "batches":
+                await asyncio.to_thread(_ask_again, truth, row["raw"])
             await (await producer.send(topic, row["message_key"] or row["dead_letter_id"], row["raw"]))
             letter_id = row["dead_letter_id"]
             await asyncio.to_thread(truth.run, lambda c, key=letter_id: deadletters.close(c, key, "redriven"))
     finally:
         await producer.stop()
+
+
+def _ask_again(truth: Truth, raw: bytes) -> None:
+    """The extract stage leaves alone what it has given up on, until somebody asks for it."""
+    try:
+        batch_id = ExtractionBatch.from_bytes(raw).batch_id
+    except ValueError:
+        return  # it will be a dead letter again, and say why
+    truth.run(lambda connection: batches.ask_again(connection, batch_id))
 
 
 def doctor(json: Json = False) -> None:

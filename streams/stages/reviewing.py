@@ -55,8 +55,8 @@ def _effect(connection: Connection, command: Command, review: Review, decision: 
         return Obeyed(_merge(connection, command, review))
     if review.body is not None:
         return _carry_out(connection, command, review.body) if decision == "approve" else Obeyed()
-    if review.kind == "potential":
-        # Two similar memories, and both stand: approving or rejecting the suspicion leaves it so.
+    if review.kind in ("potential", "forgotten"):
+        # Two similar memories, and both stand; or a person missed something: the answer is for people, and changes nothing.
         return Obeyed()
     memory = _memory(connection, command, review.memory_id)
     if command.expected_version is not None and command.expected_version != memory.version:
