@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,9 +13,7 @@ from aiokafka.errors import KafkaError
 from fastapi import FastAPI
 from starlette.applications import Starlette
 
-from processors.policy import Decision, PolicyGate, PolicySettings
 from processors.policy.threats import ThreatScanner
-from processors.rules import RuleBook
 from recall.access import Keyring, ReadLog
 from recall.api import ApiConfig, ChangeHub, create_app
 from recall.context import ContextBuilder
@@ -26,9 +23,8 @@ from recall.screening import TurnScreen
 from recall.service import RecallService
 from recall.session import SessionMemory
 from recall.verbs import Publish, Verbs
-from recall.writing import Writer
 from schemas import MemoryUpdated
-from sinks.truth import Truth
+from streams.access import make_keyring, make_writer
 from streams.connection import client_options
 from streams.health import Health, health_routes
 from streams.runtime import Runtime, wall_clock
@@ -46,18 +42,6 @@ class ReadSide:
     verbs: Verbs
     keyring: Keyring
     reads: ReadLog
-
-
-def make_keyring(settings: Settings, truth: Truth) -> Keyring:
-    """Keys are hashed under the deployment's hash key."""
-    return Keyring(truth, settings.hash_key.get_secret_value().encode(), wall_clock)
-
-
-def make_writer(settings: Settings) -> Writer:
-    """What nobody has confirmed is not refused here, as in the stream, but waits for a reviewer: somebody asked for it."""
-    policy = PolicySettings(confidence_floor=settings.confidence_floor, unconfirmed=Decision.REVIEW)
-    gate = PolicyGate(policy, settings.hash_key.get_secret_value().encode())
-    return Writer(gate, RuleBook.load(), wall_clock, lambda: str(uuid.uuid4()))
 
 
 def make_read_side(runtime: Runtime, publish: Publish) -> ReadSide:
@@ -136,3 +120,14 @@ def _pass_on(hub: ChangeHub, raw: bytes) -> None:
         hub.publish(MemoryUpdated.from_bytes(raw))
     except ValueError:
         log.warning("an event on the log could not be read and was left out of the change feed")
+
+
+async def serve_mcp(runtime: Runtime, key: str) -> None:
+    """MCP over stdin and stdout for the holder of one key, until the client goes. The runtime must be started."""
+    side = make_read_side(runtime, runtime.producer.publish)
+    # A wrong key is said now, in one line, and not at the first call.
+    await asyncio.to_thread(side.keyring.principal, key)
+    try:
+        await make_server(side.verbs, side.keyring, key=key).run_stdio_async()
+    finally:
+        await asyncio.to_thread(side.reads.flush)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from processors.exceptions import MemriverError
-from streams.cli import admin, contexting, evaluate, feedback, inspect, logs, process, recalling, services
+from streams.cli import access, admin, contexting, evaluate, feedback, inspect, logs, process, recalling, services
 
 app = typer.Typer(
     name="memriver",
@@ -26,6 +26,7 @@ feedback.register(app)
 recalling.register(app)
 evaluate.register(app)
 admin.register(app)
+access.register(app)
 
 
 def main() -> None:

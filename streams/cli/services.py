@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command()(up)
     app.command()(worker)
     app.command()(serve)
+    app.command()(mcp)
 
 
 def up(
@@ -73,6 +74,26 @@ def serve() -> None:
     settings = Settings()
     quiet_logs(settings.log_level)
     asyncio.run(_work(settings, (), api=True))
+
+
+def mcp(
+    key: Annotated[str, typer.Option("--key", envvar="MEMRIVER_KEY", help="the agent's key", show_envvar=True)],
+) -> None:
+    """An MCP server on stdin and stdout, for an agent that starts its tools itself; `serve` has the same over HTTP."""
+    settings = Settings()
+    quiet_logs("ERROR")
+    asyncio.run(_mcp(settings, key))
+
+
+async def _mcp(settings: Settings, key: str) -> None:
+    from streams.serving import serve_mcp
+
+    runtime = Runtime(settings, ())
+    try:
+        await runtime.start()
+        await serve_mcp(runtime, key)
+    finally:
+        await runtime.stop()
 
 
 def _stages(text: str) -> tuple[StageName, ...]:
