@@ -23,7 +23,7 @@ from processors.slots import known_slots
 from recall.request import RecallRequest
 from schemas import Cardinality, Category, MemoryType, OwnerKind, Sensitivity, Status, Turn, digest
 from sinks.embedders.exceptions import RefusedTexts
-from sinks.truth import reading
+from sinks.truth import feedback, reading
 from sinks.vectors import Hit, Scope, VectorStore
 
 log = logging.getLogger("memriver.recall")
@@ -33,6 +33,14 @@ _HISTORY = (Status.ACTIVE, Status.SUPERSEDED, Status.EXPIRED, Status.DEMOTED, St
 
 Accesses = Callable[[Connection, Sequence[str]], Mapping[str, int]]
 """How often each memory was used, as far as it is known."""
+
+
+def uses_of(connection: Connection, memory_ids: Sequence[str]) -> Mapping[str, int]:
+    """How often agents said that they used each memory.
+
+    Not how often it was handed out: what is recalled and ignored again and again would climb by being recalled.
+    """
+    return {name: found.used for name, found in feedback.access(connection, memory_ids).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ def gather(
     question: Question,
     found: Searched,
     breadth: Breadth,
-    accesses: Accesses | None,
+    accesses: Accesses,
 ) -> Pool:
     """Read truth: rows behind the hits, rows in the slots named, the newest rows, and turns not yet extracted."""
     by_owner = {reach.owner_key: reach for reach in request.reaches}
@@ -115,7 +123,7 @@ def gather(
         newest=breadth.newest,
     )
     kept = [row for row in rows.values() if _may_be_seen(row, by_owner[row.owner_key], request)]
-    counts = accesses(connection, [row.id for row in kept]) if accesses is not None and kept else {}
+    counts = accesses(connection, [row.id for row in kept]) if kept else {}
     units = [_unit_of(row, by_owner[row.owner_key], counts.get(row.id, 0)) for row in kept]
     said = _turns(connection, request, breadth) if _wants_turns(request) else []
     spoken = _units_of_turns(said)
@@ -219,6 +227,8 @@ def _unit_of(row: reading.Candidate, reach: Reach, accesses: int) -> Unit:
 
 
 _ASIDE = 1_000
+_UNJUDGED = 0.5
+"""Confidence in a raw turn: a joke, a wish and a fact look alike until they are extracted."""
 _OFTEN = 20
 
 
@@ -275,6 +285,7 @@ def _units_of_turns(said: Collection[Turn]) -> list[Unit]:
                 group=turn.conversation_key,
                 position=position,
                 owner=turn.owner_key,
+                confidence=_UNJUDGED,
             )
         )
     return units

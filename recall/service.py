@@ -18,7 +18,17 @@ from sqlalchemy import Connection
 from processors.exceptions import TransientError
 from processors.ports import Embedder
 from processors.recall import Question, Quotas, Ranked, Weights, clarify, fallback, newest_first, rank, select, triggers
-from recall.candidates import Accesses, Breadth, Pool, Searched, cosines, gather, search, statuses_of
+from recall.candidates import (
+    Accesses,
+    Breadth,
+    Pool,
+    Searched,
+    cosines,
+    gather,
+    search,
+    statuses_of,
+    uses_of,
+)
 from recall.request import EmptyReason, RecallItem, RecallRequest, RecallResult
 from recall.scales import floor_for, scales_for
 from schemas import Memory, Turn
@@ -45,7 +55,7 @@ class RecallService:
         embedder: Embedder,
         *,
         screen: Screen,
-        accesses: Accesses | None = None,
+        accesses: Accesses = uses_of,
         weights: Weights | None = None,
         quotas: Quotas | None = None,
         breadth: Breadth | None = None,

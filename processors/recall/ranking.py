@@ -28,7 +28,8 @@ _COVERAGE = ((0.0, 0.0), (0.3, 0.5), (0.5, 0.7), (0.75, 0.85), (1.0, 1.0))
 _SURER, _LESS_SURE = 0.85, 0.15
 _NAMED_SLOT = 0.9
 """Relevance of a memory in the very slot that the question names."""
-_NAMED_SLOT_EVIDENCE = 4.0
+_NAMED_SINGLE, _NAMED_MULTI = 10.0, 4.0
+"""Evidence for it: the only value of a slot is the answer, one of several may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,8 @@ def _ranked(
     relevance = _SURER * max(near, told) + _LESS_SURE * min(near, told)
     total = float(evidence.total[index])
     if unit.attribute and unit.attribute in question.slots:
-        relevance, total = max(relevance, _NAMED_SLOT), total + _NAMED_SLOT_EVIDENCE
+        relevance = max(relevance, _NAMED_SLOT)
+        total += _NAMED_SINGLE if unit.slot else _NAMED_MULTI
     age_days = max(0.0, now - unit.at) / DAY
     parts = Parts(
         relevance=relevance,

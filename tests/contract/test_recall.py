@@ -22,6 +22,7 @@ from recall.service import RecallService
 from schemas import Category, Interval, Memory, MemoryType, Outcome, OwnerKind, Sensitivity, Status
 from sinks.embedders import make_embedder
 from sinks.truth import Truth, memories, turns
+from sinks.truth.tables import memory_access
 from sinks.vectors import VectorStore, open_vectors
 from streams.projection import VectorProjection
 from tests.doubles.records import at, memory, turn, turn_row
@@ -154,6 +155,15 @@ def test_a_turn_that_waits_for_the_model_is_recalled_at_once_and_a_filtered_one_
     result = world.ask("Where is the kayak?")
     assert texts(result) == ["The kayak is in the shed behind the house"]
     assert result.items[0].turn is not None and result.items[0].memory is None
+
+
+def test_the_known_value_of_the_slot_that_was_asked_for_comes_before_raw_talk_about_it(world: World) -> None:
+    world.keep(memory("home"))
+    world.say(
+        turn_row(turn(1, text="If I lived in Vienna I would live by the river")),
+        turn_row(turn(2, text="My brother lives in Paris, where would you live?")),
+    )
+    assert texts(world.ask("Where do I live?"))[0] == "lives in Leeds"
 
 
 def test_a_raw_turn_is_masked_and_one_that_gives_orders_is_left_out(world: World) -> None:
@@ -291,16 +301,31 @@ def test_without_vectors_or_embedder_truth_answers_and_says_so(world: World) -> 
     assert result.degraded == ("embedder", "vectors")
 
 
-def test_how_often_a_memory_was_used_counts(world: World) -> None:
+def test_how_often_a_memory_was_used_counts_and_how_often_it_was_ignored_does_not(world: World) -> None:
     for name in ("one", "two"):
         world.keep(memory(name, attribute="note", value=name, text=f"the kayak number {name}", cardinality="multi"))
-    used = memory("two").id
-    screen = TurnScreen(PolicyGate(PolicySettings(), b"a key for the tests"))
-    service = RecallService(
-        world.truth, world.store, world.embedder, screen=screen, accesses=lambda _connection, _ids: {used: 20}
+    world.truth.run(
+        lambda connection: connection.execute(
+            memory_access.insert(),
+            [_counted("one", used=0, ignored=20), _counted("two", used=20, ignored=0)],
+        )
     )
-    result = service.recall(RecallRequest(reach(ANN), "the kayak number", NOW, explain=True))
-    assert result.items[0].id == used and result.items[0].parts is not None and result.items[0].parts.access == 1.0
+    result = world.ask("the kayak number", explain=True)
+    assert [item.parts.access for item in result.items if item.parts is not None] == [1.0, 0.0]
+    assert result.items[0].id == memory("two").id
+
+
+def _counted(name: str, *, used: int, ignored: int) -> dict[str, Any]:
+    held = memory(name)
+    return {
+        "memory_id": held.id,
+        "owner_key": held.owner_key,
+        "accesses": used + ignored,
+        "used": used,
+        "ignored": ignored,
+        "corrected": 0,
+        "last_accessed_at": NOW,
+    }
 
 
 _PEOPLE = ("ann", "bob", "an", "ann/profile", "ANN", "ann ")
