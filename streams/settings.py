@@ -73,6 +73,11 @@ class Settings(BaseSettings):
 
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=8087, ge=0, le=65535)
+    api_rate: float = Field(default=100.0, gt=0, description="requests per second that one key may make, on average")
+    api_burst: int = Field(default=200, ge=1, description="requests that one key may make at once")
+    api_max_body: int = Field(default=1_048_576, ge=1_000, description="bytes of one request")
+    api_cors_origins: tuple[str, ...] = Field(default=(), description="origins whose pages may call the API; none: off")
+    mcp_hosts: tuple[str, ...] = Field(default=(), description="names under which MCP is reached, host:port or host:*")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import schemathesis
@@ -152,8 +153,6 @@ async def test_nonsense_in_the_address_finds_nothing(house: House, name: str) ->
     house.learn(said(1, "residence", "Leeds", "lives in Leeds", owner="bob"))
     value = str(BAD[name])[:500].encode("utf-8", "replace").decode()
     async with house.client(house.key("crm", "user/ann")) as client:
-        from urllib.parse import quote
-
         for path in (f"/v1/memories/{quote(value, safe='')}", f"/v1/turns/c/{quote(value, safe='')}"):
             assert (await client.get(path)).status_code in (400, 404, 405, 422, 307), path
         for field in ("owner", "owner_kind", "namespace", "status", "attribute", "cursor", "limit"):

@@ -9,6 +9,7 @@ import pytest
 from processors.access import PrincipalKind, Scope
 from schemas import Command, CommandKind, Memory, Status
 from sinks.truth import Truth
+from sinks.truth.outbox import Outgoing
 from tests.doubles.house import House, said
 
 
@@ -265,8 +266,6 @@ async def test_a_command_for_a_claim_about_another_owner_is_a_dead_letter_and_st
     )
     nonsense = crafted.model_copy(update={"command_id": "nonsense", "kind": CommandKind.EDIT, "memory_id": memory.id})
     nonsense = nonsense.model_copy(update={"payload": {"text": 5, "decision_reasons": 7, "decision": "review"}})
-    from sinks.truth.outbox import Outgoing
-
     house.sent += [Outgoing("commands", "k", "k", item.to_bytes()) for item in (crafted, nonsense)]
     assert house.settle() == []
     assert len(house.letters) == 1

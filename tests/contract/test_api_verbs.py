@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import orjson
 import pytest
 
 from processors.access import PrincipalKind, Scope
+from processors.exceptions import TransientError
 from recall.api import ApiConfig
 from schemas import Command, Feedback, Turn
-from sinks.truth import Truth
+from sinks.truth import Truth, turns
 from tests.doubles.house import House, said
 from tests.doubles.records import turn, turn_row
 
@@ -37,8 +40,6 @@ async def test_a_turn_is_accepted_onto_the_log_and_can_be_looked_up(house: House
         assert answer.json()["turn_key"] == sent.turn_key
         assert (await client.get("/v1/turns/c1/t1")).status_code == 404
         with house.truth.begin() as connection:
-            from sinks.truth import turns
-
             turns.insert_turns(connection, [turn_row(sent)])
         found = await client.get("/v1/turns/c1/t1")
         assert (found.status_code, found.json()["outcome"]) == (200, "stored")
@@ -50,8 +51,6 @@ async def test_intake_goes_on_while_the_database_is_away(house: House, monkeypat
         assert (await client.post("/v1/turns", json=TURN)).status_code == 202
 
         def away(*_given: object) -> None:
-            from processors.exceptions import TransientError
-
             raise TransientError("database away or busy (2003)")
 
         monkeypatch.setattr(house.truth, "reading", away)
@@ -237,8 +236,6 @@ async def test_a_key_that_asks_too_often_is_told_when_to_come_back(sqlite_truth:
 
 
 async def test_a_session_is_read_only_by_who_may_read_everybody_in_it(house: House) -> None:
-    from sinks.truth import turns
-
     rows = [turn_row(turn(1)), turn_row(turn(2, user_id="bob", text="hello ann"))]
     with house.truth.begin() as connection:
         turns.insert_turns(connection, rows)
@@ -277,3 +274,13 @@ async def test_every_answer_has_the_headers_and_cors_is_off(house: House) -> Non
         assert "access-control-allow-origin" not in answer.headers
         assert answer.headers["content-type"] == "application/problem+json"
         assert orjson.loads(answer.content)["status"] == 401
+
+
+async def test_a_key_ends_when_it_expires_and_looks_like_any_bad_key(house: House) -> None:
+    expires_at = house.now() + timedelta(minutes=1)
+    made = house.keyring.create("acme", PrincipalKind.PERSON, "ann", {Scope.READ}, expires_at=expires_at)
+    async with house.client(made.secret) as client, house.client("mr_nobody_nothing") as stranger:
+        assert (await client.get("/v1/principal")).status_code == 200
+        house.now.at = expires_at
+        late, bad = await client.get("/v1/principal"), await stranger.get("/v1/principal")
+        assert (late.status_code, late.content) == (401, bad.content)
