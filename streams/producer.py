@@ -35,8 +35,12 @@ class EventProducer:
         self.sent: Counter[str] = Counter()
 
     async def start(self) -> None:
-        """Connect."""
-        self._producer = AIOKafkaProducer(
+        """Connect.
+
+        Raises:
+            TransientError: no broker answers.
+        """
+        producer = AIOKafkaProducer(
             **client_options(self._settings),
             enable_idempotence=True,
             acks="all",
@@ -45,7 +49,13 @@ class EventProducer:
             max_request_size=_MAX_REQUEST_BYTES,
             request_timeout_ms=20_000,
         )
-        await self._producer.start()
+        try:
+            await producer.start()
+        except KafkaError as error:
+            await producer.stop()
+            where = self._settings.kafka_bootstrap
+            raise TransientError(f"no broker answers at {where} ({type(error).__name__})") from error
+        self._producer = producer
 
     async def stop(self) -> None:
         """Flush and disconnect."""

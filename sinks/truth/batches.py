@@ -119,6 +119,12 @@ def reopen(connection: Connection, batch_ids: Iterable[str]) -> None:
         connection.execute(statement.values(status="closed"))
 
 
+def ask_again(connection: Connection, batch_id: str) -> None:
+    """A batch that was given up on is asked once more, with all its attempts."""
+    statement = update(batches).where(batches.c.batch_id == batch_id, batches.c.status == "dead")
+    connection.execute(statement.values(status="closed", attempts=0))
+
+
 def close_empty(connection: Connection, batch_ids: Iterable[str]) -> None:
     """Nothing is left to ask about."""
     for chunk in chunks(batch_ids):

@@ -27,7 +27,11 @@ _RECYCLE_SECONDS = 280  # below the 300 s after which many MySQL proxies drop an
 
 
 def make_engine(url: str, *, pool_size: int = 8) -> Engine:
-    """An engine for `mysql+pymysql://…`, `mariadb+pymysql://…` or `sqlite:///path`."""
+    """An engine for `mysql+pymysql://…`, `mariadb+pymysql://…` or `sqlite:///path`.
+
+    Raises:
+        FatalError: another kind of address.
+    """
     if url.startswith("sqlite"):
         engine = create_engine(
             url,
@@ -38,6 +42,9 @@ def make_engine(url: str, *, pool_size: int = 8) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)
         return engine
+    if not url.startswith(("mysql+pymysql://", "mariadb+pymysql://")):
+        # Not the address itself: it may hold a password.
+        raise FatalError("the database address must begin with sqlite:///, mysql+pymysql:// or mariadb+pymysql://")
     return create_engine(
         url,
         pool_size=pool_size,

@@ -229,6 +229,13 @@ def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, rea
         connection.execute(statement.values(outcome=outcome.value, reason=reason))
 
 
+def ask_again(connection: Connection, turn_keys: Iterable[str]) -> None:
+    """Turns that were given up on are in a batch once more."""
+    for chunk in chunks(sorted(set(turn_keys))):
+        statement = update(turns).where(turns.c.turn_key.in_(chunk), turns.c.outcome == Outcome.DEAD_LETTERED.value)
+        connection.execute(statement.values(outcome=Outcome.BATCHED.value, reason=None))
+
+
 def note(connection: Connection, turn_keys: Iterable[str], reason: str) -> None:
     """Say why batched turns go no further for now."""
     for chunk in chunks(sorted(set(turn_keys))):

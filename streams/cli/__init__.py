@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 
 from processors.exceptions import MemriverError
 from streams.cli import access, admin, contexting, evaluate, feedback, inspect, logs, process, recalling, services
+from streams.settings import Settings
 
 app = typer.Typer(
     name="memriver",
@@ -34,7 +36,24 @@ def main() -> None:
     try:
         app()
     except MemriverError as error:
-        Console(stderr=True, soft_wrap=True).print(f"memriver: {error}", style="red", markup=False, highlight=False)
+        _say(str(error))
+        sys.exit(2)
+    except ValidationError as error:
+        if error.title != Settings.__name__:
+            raise
+        # Name and complaint only: the value may be a password.
+        wrong = (f"{_variable(item['loc'])}: {item['msg']}" for item in error.errors(include_input=False))
+        _say(f"a setting is wrong: {'; '.join(wrong)}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _say(text: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"memriver: {text}", style="red", markup=False, highlight=False)
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    """The environment variable behind a field of the settings."""
+    name = ".".join(str(part) for part in location)
+    return name if name.isupper() else f"MEMRIVER_{name.upper()}"

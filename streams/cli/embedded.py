@@ -57,6 +57,7 @@ class Embedded:
         )
         self._listener: asyncio.Task[None] | None = None
         self.events: list[MemoryUpdated] = []
+        self.heard = 0
 
     def _failed(self, reason: str) -> None:
         self.failure = reason
@@ -69,6 +70,7 @@ class Embedded:
 
     async def _listen(self, on_event: Callable[[MemoryUpdated], Any]) -> None:
         async for record in self._events:
+            self.heard += 1
             if record.value is not None:
                 on_event(MemoryUpdated.from_bytes(record.value))
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Annotated, Any
 
 import typer
+from sqlalchemy import Connection
 
 from processors.exceptions import MemriverError, PoisonError
 from schemas import ExtractionBatch, Status
@@ -187,10 +188,15 @@ async def _redrive(settings: Settings, truth: Truth, rows: list[dict[str, Any]])
 def _ask_again(truth: Truth, raw: bytes) -> None:
     """The extract stage leaves alone what it has given up on, until somebody asks for it."""
     try:
-        batch_id = ExtractionBatch.from_bytes(raw).batch_id
+        batch = ExtractionBatch.from_bytes(raw)
     except ValueError:
         return  # it will be a dead letter again, and say why
-    truth.run(lambda connection: batches.ask_again(connection, batch_id))
+
+    def work(connection: Connection) -> None:
+        batches.ask_again(connection, batch.batch_id)
+        turns.ask_again(connection, [turn.turn_key for turn in batch.turns])
+
+    truth.run(work)
 
 
 def doctor(json: Json = False) -> None:

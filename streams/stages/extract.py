@@ -10,6 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from processors.batching import PendingTurn, batch_id
 from processors.exceptions import PoisonError, TransientError
 from processors.policy import Decision, PolicyGate
 from processors.ports import ChatModel
@@ -206,7 +207,11 @@ class ExtractStage:
 
     def _letter(self, job: _Job, index: int, result: ExtractionResult, now: datetime) -> DeadLetter:
         piece = result.failed[index]
-        one = job.batch.model_copy(update={"turns": piece.turns})
+        # A piece is a batch of its own: sent again under the id of the whole, it would be taken for done.
+        own_id = batch_id(
+            PendingTurn(turn.turn_key, turn.revision, 0, turn.sent_at, turn.sent_at) for turn in piece.turns
+        )
+        one = job.batch.model_copy(update={"turns": piece.turns, "batch_id": own_id})
         raw = one.model_copy(update={"raw_reply": piece.raw[: MAX_RAW_BYTES // 4]}).to_bytes()
         return DeadLetter(
             dead_letter_id=new_id("dead", self.name, job.batch.batch_id, str(index)),

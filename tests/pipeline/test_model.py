@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import select
 
 from schemas import Channel, Status
-from sinks.truth import batches, tables, turns
-from streams.cli import admin
+from sinks.truth import batches, deadletters, tables, turns
+from streams.cli import admin, inspect
 from streams.cli.embedded import Embedded
 from tests.doubles.model_replies import Behaviour, Item
 from tests.doubles.model_server import ModelServer
@@ -70,6 +70,7 @@ DELETION = [
     said(1, "", user_id="deleted", conversation_id="with-deleted", turn_id="deleted-1", revision=1, deleted=True)
 ]
 DOWN = chat("patient", "After the long winter the dog is called Rusty by everybody here.")
+STUBBORN = chat("stubborn", "The shed is painted and the dog is called Misty.", "Which colour was on the list?")
 ON = [
     *chat(
         "talks",
@@ -95,6 +96,7 @@ class Seen:
     off: dict[str, Any] = field(default_factory=dict)
     replayed: int = -1
     down: dict[str, Any] = field(default_factory=dict)
+    given_up: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
     replies: list[Any] = field(default_factory=list)
@@ -126,6 +128,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, server: ModelServer, seen: Se
         await embedded.drained()
         await publish(embedded, write_log(directory / "on.jsonl", ON))
         await embedded.drained()
+        await _by_hand(embedded, server, seen, write_log(directory / "stubborn.jsonl", STUBBORN))
         seen.asked = [call.user for call in server.calls]
         with embedded.runtime.truth.reading() as connection:
             for row in connection.execute(select(tables.decisions.c.channel, tables.decisions.c.decision)):
@@ -133,6 +136,19 @@ def left(tmp_path_factory: pytest.TempPathFactory, server: ModelServer, seen: Se
             seen.replies = list(connection.execute(select(tables.model_replies)))
 
     return process(data, given=settings(model_base_url=server.base_url, model_name="double-1"), then=work)
+
+
+async def _by_hand(embedded: Embedded, server: ModelServer, seen: Seen, log: Path) -> None:
+    """Scenario: the model only chats; later somebody sends the dead letter again. We expect it to be asked once more."""
+    server.default = Behaviour.PROSE
+    await publish(embedded, log)
+    await embedded.drained()
+    with embedded.runtime.truth.reading() as connection:
+        letters = [row for row in deadletters.listing(connection) if b"Misty" in row["raw"]]
+        seen.given_up = [row["outcome"] for row in turns.status(connection, "stubborn-1")]
+    server.default = Behaviour.OK
+    await inspect._redrive(embedded.settings, embedded.runtime.truth, letters)
+    await embedded.drained()
 
 
 async def _outage(embedded: Embedded, server: ModelServer, seen: Seen, log: Path) -> None:
@@ -194,6 +210,13 @@ def test_an_answer_nobody_can_read_is_a_dead_letter_and_says_so_at_the_turn(left
     [letter] = left.letters
     assert letter["stage"] == "extract"
     assert b"Shadow" in letter["raw"], "kept, to be asked again"
+
+
+def test_a_dead_letter_that_is_sent_again_is_asked_again(left: Left, seen: Seen) -> None:
+    assert seen.given_up == ["dead_lettered"]
+    assert left.active("stubborn") == {"dog_name": {"Misty"}}
+    assert left.outcome("stubborn-1") == ("remembered", None)
+    assert left.outcome("stubborn-2") == ("extracted", None)
 
 
 def test_a_turn_the_model_was_never_shown_is_no_evidence(left: Left) -> None:
