@@ -67,6 +67,32 @@ _THINGS = (
     "gardening",
 )
 _PLACES = ("Leeds", "成都", "Lisbon", "杭州", "Oslo", "厦门", "Kyoto", "Turin", "青岛", "Quito")
+_WITH = (
+    "Ann",
+    "Bo",
+    "小李",
+    "my sister",
+    "the team",
+    "王芳",
+    "Carla",
+    "nobody",
+    "我妈妈",
+    "Dmitri",
+    "the neighbours",
+    "老张",
+)
+_WHY = (
+    "for fun",
+    "since spring",
+    "on Sundays",
+    "每周",
+    "again",
+    "at last",
+    "因为朋友",
+    "as always",
+    "with care",
+    "去年",
+)
 _ASKED = (
     "Where do I live?",
     "what do I like",
@@ -160,7 +186,8 @@ def _memories(owners: Sequence[str], size: int) -> Iterator[Memory]:
     for number in range(size):
         owner = owners[number % len(owners)]
         attribute, category, saying, language = rng.choice(_SAYINGS)
-        text = f"{saying.format(thing=rng.choice(_THINGS), place=rng.choice(_PLACES))} {number}"
+        # Words come again from sentence to sentence, as they do in speech; whole sentences seldom.
+        text = f"{saying.format(thing=rng.choice(_THINGS), place=rng.choice(_PLACES))} {rng.choice(_WITH)} {rng.choice(_WHY)}"
         said = _NOW - timedelta(days=rng.random() * 300)
         yield Memory(
             id=new_id("bench", str(number)),
