@@ -82,14 +82,15 @@ class Door:
                 raise NotFound("there is no such conversation")
         return people
 
-    def _may_any(self, principal: Principal, owner: OwnerRef) -> bool:
+    def _reaches(self, principal: Principal, owner: OwnerRef) -> list[Reach]:
+        """What of an owner is reached in any way; empty: nothing."""
+        found = []
         for scope in Scope:
             try:
-                authorise(principal, scope, owner, self._now())
+                found.append(authorise(principal, scope, owner, self._now()))
             except Denied:
                 continue
-            return True
-        return False
+        return found
 
 
 def whole(reach: Reach) -> bool:

@@ -88,7 +88,7 @@ class Looking(Door):
         """What became of a turn. Raises Denied, NotFound: it has not come through, or is somebody else's."""
         key = digest(principal.tenant, conversation_id, turn_id)
         found = await self._read(lambda connection: _turn(connection, key))
-        if found is None or not self._may_any(principal, OwnerRef(OwnerKind.USER, found[0].user_id)):
+        if found is None or not self._reaches(principal, OwnerRef(OwnerKind.USER, found[0].user_id)):
             raise NotFound("no such turn has come through yet")
         turn, state = found
         return {
@@ -108,12 +108,15 @@ class Looking(Door):
             ids = [memory_id for memory_id, _version in state.memories]
             held = await self._read(lambda connection: memories.fetch(connection, ids))
             owner = await self._read(lambda connection: access.owner_of(connection, state.owner_key or ""))
-            if owner is None or owner[0] != principal.tenant or not self._may_any(principal, owner[1]):
+            same = owner is not None and owner[0] == principal.tenant
+            reaches = self._reaches(principal, owner[1]) if same else []
+            if not reaches:
                 return {"command_id": command_id, "state": "pending", "memories": [], "review_id": None}
+            seen = {name for name, memory in held.items() if any(reach.covers(memory) for reach in reaches)}
             return {
                 "command_id": command_id,
                 "state": state.state,
-                "memories": [{"id": name, "version": version} for name, version in state.memories if name in held],
+                "memories": [{"id": name, "version": version} for name, version in state.memories if name in seen],
                 "review_id": state.review_id,
             }
         return {"command_id": command_id, "state": state.state, "memories": [], "review_id": None}

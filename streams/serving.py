@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from starlette.applications import Starlette
 from processors.policy.threats import ThreatScanner
 from recall.access import Keyring, ReadLog
 from recall.api import ApiConfig, ChangeHub, create_app
+from recall.api.limits import TokenBuckets
 from recall.context import ContextBuilder
 from recall.mcp import http_app, make_server
 from recall.reading import MemoryReader
@@ -65,7 +67,8 @@ def api_app(runtime: Runtime, health: Health) -> FastAPI:
     settings = runtime.settings
     side = make_read_side(runtime, runtime.producer.publish)
     hub = ChangeHub()
-    tools: Starlette = http_app(make_server(side.verbs, side.keyring), hosts=settings.mcp_hosts)
+    pace = TokenBuckets(settings.api_rate, settings.api_burst, time.monotonic)
+    tools: Starlette = http_app(make_server(side.verbs, side.keyring, buckets=pace), hosts=settings.mcp_hosts)
     return create_app(
         runtime.truth,
         side.verbs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from traceback import format_tb
 from typing import Annotated, Any, Literal, TypeVar
@@ -18,6 +19,7 @@ from starlette.applications import Starlette
 from processors.access import Principal
 from processors.exceptions import MemriverError, TransientError
 from recall.access import Keyring
+from recall.api.limits import TokenBuckets
 from recall.requests import (
     Asked,
     ContextAsked,
@@ -50,10 +52,11 @@ OwnerKindName = Annotated[
 class _Session:
     """Key and verbs of a server. `key` None: each HTTP request brings its own."""
 
-    def __init__(self, verbs: Verbs, keyring: Keyring, key: str | None) -> None:
+    def __init__(self, verbs: Verbs, keyring: Keyring, key: str | None, buckets: TokenBuckets | None) -> None:
         self.verbs = verbs
         self._keyring = keyring
         self._key = key
+        self._buckets = buckets
 
     async def principal(self, context: Context) -> Principal:
         """Who calls; looked up for each call, so that a revoked key ends a running server too."""
@@ -61,7 +64,11 @@ class _Session:
         if key is None:
             word = (context.headers or {}).get("authorization", "")
             key = word[7:].strip() if word[:7].lower() == "bearer " else ""
-        return await asyncio.to_thread(self._keyring.principal, key)
+        found = await asyncio.to_thread(self._keyring.principal, key)
+        wait = self._buckets.take(found.key_id) if self._buckets is not None else 0.0
+        if wait:
+            raise ToolError(f"too many calls: try again in {math.ceil(wait)} s")
+        return found
 
     async def call(self, context: Context, work: Callable[[Principal], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """Raises ToolError, in words that say nothing about the inside."""
@@ -69,6 +76,8 @@ class _Session:
             return _plain(await work(await self.principal(context)))
         except ValidationError as error:
             raise ToolError(_fields(error)) from None
+        except ToolError:
+            raise
         except Refused as error:
             raise ToolError(f"{error}: {', '.join(error.reasons)}") from None
         except TransientError:
@@ -80,14 +89,19 @@ class _Session:
             raise ToolError("something went wrong here; it was recorded without what you sent") from None
 
 
-def make_server(verbs: Verbs, keyring: Keyring, *, key: str | None = None) -> MCPServer[Any]:
-    """The server; `key` is the one principal of a stdio server, None where each request has its own."""
+def make_server(
+    verbs: Verbs, keyring: Keyring, *, key: str | None = None, buckets: TokenBuckets | None = None
+) -> MCPServer[Any]:
+    """The server; `key` is the one principal of a stdio server, None where each request has its own.
+
+    `buckets` set the pace of each key; None: any.
+    """
     server: MCPServer[Any] = MCPServer(
         "memriver", instructions=_INSTRUCTIONS, version="1", log_level="WARNING", subscriptions=False
     )
     # The SDK logs a failed call's text, and that text may name what was asked for.
     logging.getLogger("mcp").setLevel(logging.WARNING)
-    at = _Session(verbs, keyring, key)
+    at = _Session(verbs, keyring, key, buckets)
 
     @server.tool()
     async def recall(

@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from processors.access import PrincipalKind
+from recall.api.limits import TokenBuckets
 from recall.mcp import PATH, http_app, make_server
 from sinks.truth import Truth
 from tests.doubles.house import House, said
@@ -127,6 +128,16 @@ async def test_a_revoked_key_ends_a_running_server(house: House) -> None:
         assert not (await client.call_tool("recall", {"query": "where", "owner": "ann"})).is_error
         house.keyring.revoke(key.split("_")[1])
         assert (await client.call_tool("recall", {"query": "where", "owner": "ann"})).is_error
+
+
+async def test_a_key_that_calls_too_often_is_told_when_to_come_back(house: House) -> None:
+    server = make_server(
+        house.verbs, house.keyring, key=house.key("crm", "user/ann"), buckets=TokenBuckets(0.5, 1, lambda: 0.0)
+    )
+    async with Client(server) as client:
+        answers = [await client.call_tool("recall", {"query": "where", "owner": "ann"}) for _ in range(2)]
+    assert [answer.is_error for answer in answers] == [False, True]
+    assert "try again in 2 s" in str(answers[1].content)
 
 
 async def test_a_refusal_says_what_is_wrong_and_nothing_of_the_inside(house: House) -> None:
