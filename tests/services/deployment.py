@@ -149,7 +149,8 @@ class Deployment:
                 message = consumer.poll(30)
                 assert message is not None, "the broker holds fewer messages than it says"
                 assert message.error() is None
-                found.append((f"{message.partition()}:{message.offset()}", message.key(), message.value()))
+                place = f"{message.partition()}:{message.offset()}"
+                found.append((place, message.key() or b"", message.value()))
             return found
         finally:
             consumer.close()
