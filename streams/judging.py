@@ -42,6 +42,11 @@ class JudgePool:
         judged = await asyncio.gather(*(loop.run_in_executor(self._pool, _judge_here, part) for part in parts))
         return [_outcome(item) for part in judged for item in part]
 
+    async def warm(self) -> None:
+        """Have every judge load its rules now, and not under the first large group."""
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(self._pool, _judge_here, []) for _ in range(self._processes)))
+
     def close(self) -> None:
         """End the judges."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -219,6 +219,8 @@ class Runtime:
                 self._tasks.append(asyncio.create_task(self.expiry.run(), name="expiry"))
             else:
                 self._apps.append(self._app(stage))
+        if self._judges is not None:
+            await self._judges.warm()
         await asyncio.gather(*(app.start() for app in self._apps))
         if not self.settings.model_enabled and "extract" in self.stages:
             log.warning("the model channel is off (MEMRIVER_MODEL_BASE_URL is not set): batches wait in the database")

@@ -66,6 +66,17 @@ def count_attempts(connection: Connection, batch_ids: Iterable[str], *, by: int 
         connection.execute(statement.values(attempts=batches.c.attempts + by))
 
 
+def finish_all(connection: Connection, done: Iterable[tuple[str, str, int]]) -> None:
+    """`finish` for many: (batch id, status, candidates), one statement for those that ended alike."""
+    alike: dict[tuple[str, int], list[str]] = {}
+    for batch_id, status, candidates in done:
+        alike.setdefault((status, candidates), []).append(batch_id)
+    for (status, candidates), batch_ids in sorted(alike.items()):
+        for chunk in chunks(batch_ids):
+            values = {"status": status, "candidates": candidates}
+            connection.execute(update(batches).where(batches.c.batch_id.in_(chunk)).values(**values))
+
+
 def finish(connection: Connection, batch_id: str, status: str, candidates: int) -> None:
     """The batch's last state: extracted, empty, dead; or waiting while the model channel is off."""
     values = {"status": status, "candidates": candidates}

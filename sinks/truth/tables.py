@@ -114,7 +114,7 @@ turns = _table(
     Column("body", LongText, nullable=False),
     Index("ix_turns_conversation", "conversation_key", "sent_at"),
     Index("ix_turns_pending", "conversation_key", "pending"),
-    Index("ix_turns_owner", "owner_key"),
+    Index("ix_turns_owner", "owner_key", "sent_at"),
     Index("ix_turns_id", "turn_id"),
 )
 

@@ -139,8 +139,7 @@ class ExtractStage:
 
     async def _finish(self, done: Sequence[tuple[_Job, ExtractionResult]], waiting: Sequence[_Job]) -> None:
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
-            for job in waiting:
-                batches.finish(connection, job.batch.batch_id, "waiting", 0)
+            batches.finish_all(connection, [(job.batch.batch_id, "waiting", 0) for job in waiting])
             turns.note(connection, [turn.turn_key for job in waiting for turn in job.batch.turns], "model_off")
             return self._keep(connection, done, now)
 
@@ -159,6 +158,7 @@ class ExtractStage:
         judged: list[Candidate] = []
         replies: list[dict[str, object]] = []
         letters: list[DeadLetter] = []
+        ended: list[tuple[str, str, int]] = []
         extracted: list[str] = []
         failed: list[str] = []
         for job, result in done:
@@ -169,7 +169,7 @@ class ExtractStage:
             out += [_candidate(candidate, job.message.partition) for candidate in kept]
             replies += self._replies(job.batch, result, now)
             status = {BatchOutcome.EMPTY: "empty", BatchOutcome.UNPARSABLE: "dead"}.get(result.outcome, "extracted")
-            batches.finish(connection, job.batch.batch_id, status, len(kept))
+            ended.append((job.batch.batch_id, status, len(kept)))
             lost = {turn.turn_key for piece in result.failed for turn in piece.turns}
             failed += lost
             extracted += [key for key in by_key if key not in lost]
@@ -178,6 +178,7 @@ class ExtractStage:
                 self._metrics.candidates.labels("model", verdict.decision.value).inc()
             for rejected in result.rejected:
                 self._metrics.candidates.labels("model", f"rejected_{rejected.reason}").inc()
+        batches.finish_all(connection, ended)
         memories.record_decisions(connection, self.name, judged, now)
         batches.keep_replies(connection, replies)
         turns.mark(connection, extracted, Outcome.EXTRACTED)

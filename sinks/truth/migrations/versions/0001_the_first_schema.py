@@ -501,7 +501,7 @@ def upgrade() -> None:
     with op.batch_alter_table('turns', schema=None) as batch_op:
         batch_op.create_index('ix_turns_conversation', ['conversation_key', 'sent_at'], unique=False)
         batch_op.create_index('ix_turns_id', ['turn_id'], unique=False)
-        batch_op.create_index('ix_turns_owner', ['owner_key'], unique=False)
+        batch_op.create_index('ix_turns_owner', ['owner_key', 'sent_at'], unique=False)
         batch_op.create_index('ix_turns_pending', ['conversation_key', 'pending'], unique=False)
 
     # ### end Alembic commands ###
