@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -50,12 +51,14 @@ class MemoryReader:
             language=asked.language,
             timezone=asked.timezone if "timezone" in asked.model_fields_set else None,
         )
+        # The text's numbers count turns and documents too; `memories` has those that are memories', under the same numbers.
         built = self._builder.build(question, _Reached(self, reaches, asked, now))
         return Context(built.context.text, built.context.tokens, dict(built.memories))
 
-    def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
-        """See `SessionMemory.view`; masked, and extractive where no model made it, which `method` says."""
-        view = self._session.view(tenant, conversation_id, owner, turns=_DIGEST_TURNS)
+    async def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
+        """See `SessionMemory.refresh` and `view`; masked, and extractive where no model made it, which `method` says."""
+        await self._session.refresh(tenant, conversation_id, force=True)
+        view = await asyncio.to_thread(self._session.view, tenant, conversation_id, owner, turns=_DIGEST_TURNS)
         summary = view.summary
         return {
             "method": summary.method if summary is not None else None,

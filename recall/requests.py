@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from processors.access import OwnerRef
 from processors.slots import known_slots
+from recall.request import MAX_LIMIT
 from schemas import FeedbackKind, MemoryType, OwnerKind, SourceKind, UtcDatetime
 
 MAX_WORDS = 4_000
@@ -93,7 +94,7 @@ class RecallAsked(Filtered):
 
     query: Question = Field(examples=["Where does she live now?"])
     types: tuple[MemoryType, ...] = Field(default=(), max_length=3, description="only these types; empty: by question")
-    limit: int = Field(default=5, ge=1, le=20, description="results at most")
+    limit: int = Field(default=5, ge=1, le=MAX_LIMIT, description="results at most")
     conversation_id: Name | None = Field(
         default=None, description="recent turns of this conversation are looked at too"
     )

@@ -67,8 +67,11 @@ class Reader(Protocol):
     def context(self, reaches: Sequence[Reach], asked: ContextAsked, now: datetime) -> Context:
         """The same, assembled within the budget."""
 
-    def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
-        """What `owner`, who takes part, has of a conversation: facts, decisions, key points, open loops, and who wrote them."""
+    async def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
+        """What `owner`, who takes part, has of a conversation, brought up to date first.
+
+        Facts, decisions, key points, open loops, and who wrote them.
+        """
 
 
 class Verbs(Looking, Ordering):
@@ -123,8 +126,7 @@ class Verbs(Looking, Ordering):
     async def summarize(self, principal: Principal, asked: SummarizeAsked) -> dict[str, Any]:
         """Raises Denied, NotFound."""
         people = await self._conversation(principal, asked.conversation_id)
-        work = self._reader.summarize
-        summary = await asyncio.to_thread(work, principal.tenant, asked.conversation_id, people[0], self._now())
+        summary = await self._reader.summarize(principal.tenant, asked.conversation_id, people[0], self._now())
         return {"conversation_id": asked.conversation_id, **summary}
 
     async def session(self, principal: Principal, conversation_id: str, limit: int) -> dict[str, Any]:

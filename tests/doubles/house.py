@@ -20,7 +20,7 @@ from recall.access import Keyring, ReadLog
 from recall.api import ApiConfig, ChangeHub, create_app
 from recall.requests import ContextAsked, RecallAsked
 from recall.screening import TurnScreen
-from recall.verbs import Context, Found, Recalled, Verbs
+from recall.verbs import Context, Found, Reader, Recalled, Verbs
 from recall.writing import Writer
 from schemas import Candidate, Memory, MemoryUpdated, Sensitivity, Status, new_id
 from sinks.truth import Truth, access, memories
@@ -67,7 +67,7 @@ class PlainReader:
         text = "\n".join(f"{number}. {memory.text}" for number, memory in enumerate(found, 1))
         return Context(text, len(text), dict(enumerate(found, 1)))
 
-    def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
+    async def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
         return {"summary": f"about {conversation_id}", "by": "extracted"}
 
 
@@ -83,7 +83,7 @@ class LeakyReader(PlainReader):
 class House:
     """Everything of the read side; `settle` lets the resolver do what was ordered."""
 
-    def __init__(self, truth: Truth, reader: PlainReader | None = None, config: ApiConfig | None = None) -> None:
+    def __init__(self, truth: Truth, reader: Reader | None = None, config: ApiConfig | None = None) -> None:
         self.truth = truth
         self.now = Clock()
         self.sent: list[Outgoing] = []
