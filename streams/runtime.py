@@ -22,9 +22,12 @@ from processors.keywords import tokens
 from processors.language import detect
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
+from processors.policy.threats import ThreatScanner
 from processors.ports import Embedder
 from processors.resolution.similarity import Compare, Nearest
 from processors.rules import RuleBook
+from processors.session.render import summary_schema
+from recall.session import SessionMemory
 from sinks.embedders import make_embedder
 from sinks.embedders.calibration import calibration_for
 from sinks.truth import Truth, make_engine
@@ -54,6 +57,7 @@ from streams.stages.extract import ExtractStage, ModelChannel
 from streams.stages.feedback import FeedbackStage
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
+from streams.summaries import SummaryClock
 
 if TYPE_CHECKING:
     from streams.model import OpenAIChatModel
@@ -158,14 +162,30 @@ class Runtime:
             on_fatal=on_fatal,
         )
         self.gate = make_gate(settings)
-        self.model: OpenAIChatModel | None = self._make_model() if settings.model_enabled else None
+        self.model: OpenAIChatModel | None = None
+        self._summariser: OpenAIChatModel | None = None
+        if settings.model_enabled:
+            self.model, self._summariser = self._make_models(answer_schema(), summary_schema())
+        self.session = self._make_session(now)
         self.clock = BatchClock(self.delivery, batch_limits(settings), self.metrics)
         self.expiry = ExpiryClock(self.delivery)
+        self.summaries = SummaryClock(self.delivery, self.truth, self.session, rng=random.Random())
         self._judges: JudgePool | None = None
         self._apps: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _make_model(self) -> OpenAIChatModel:
+    def _make_session(self, now: Callable[[], datetime]) -> SessionMemory:
+        gate, scanner = self.gate, ThreatScanner()
+        return SessionMemory(
+            self.truth,
+            mask=lambda text: gate.mask_text(text).text,
+            suspect=lambda text: bool(scanner.scan(text)),
+            now=now,
+            model=self._summariser,
+        )
+
+    def _make_models(self, *schemas: dict[str, Any]) -> list[OpenAIChatModel]:
+        """One for each schema of an answer: one endpoint and one purse, so they share breaker and budget."""
         # The SDK takes a second to import; a process without the model channel need not wait for it.
         from streams.model import ModelConfig, OpenAIChatModel, OutputMode
 
@@ -181,13 +201,10 @@ class Runtime:
         budget = None
         if settings.model_token_budget_per_day:
             budget = RollingBudget(settings.model_token_budget_per_day, _DAY_SECONDS, time.monotonic)
-        return OpenAIChatModel(
-            config,
-            json_schema=answer_schema(),
-            breaker=Breaker(time.monotonic),
-            rng=random.Random(),
-            budget=budget,
-        )
+        breaker, rng = Breaker(time.monotonic), random.Random()
+        return [
+            OpenAIChatModel(config, json_schema=schema, breaker=breaker, rng=rng, budget=budget) for schema in schemas
+        ]
 
     def _prices(self) -> dict[str, Price]:
         settings = self.settings
@@ -217,6 +234,8 @@ class Runtime:
                 self._tasks.append(asyncio.create_task(self.clock.run(), name="clock"))
             elif stage == "expiry":
                 self._tasks.append(asyncio.create_task(self.expiry.run(), name="expiry"))
+            elif stage == "summaries":
+                self._tasks.append(asyncio.create_task(self.summaries.run(), name="summaries"))
             else:
                 self._apps.append(self._app(stage))
         if self._judges is not None:
@@ -294,8 +313,9 @@ class Runtime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(app.stop() for app in self._apps))
         await self.producer.stop()
-        if self.model is not None:
-            await self.model.aclose()
+        for model in (self.model, self._summariser):
+            if model is not None:
+                await model.aclose()
         if self._judges is not None:
             self._judges.close()
         self._executor.shutdown(wait=True)

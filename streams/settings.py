@@ -8,8 +8,8 @@ from typing import Literal, Self
 from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-StageName = Literal["ingest", "extract", "resolve", "feedback", "clock", "expiry", "bury"]
-ALL_STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "feedback", "clock", "expiry", "bury")
+StageName = Literal["ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "bury"]
+ALL_STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "bury")
 
 
 class Settings(BaseSettings):

@@ -159,15 +159,19 @@ def _note_people(connection: Connection, conversation_key: str) -> None:
     insert_rows(connection, session_people, [{"conversation_key": conversation_key, "owner_key": key} for key in new])
 
 
-def due(connection: Connection, *, turns_apart: int = 10, limit: int = 100) -> list[str]:
-    """Conversations with at least so many turns since their last summary, longest silent first; for a clock."""
+def due(connection: Connection, *, turns_apart: int = 10, limit: int = 100, offset: int = 0) -> list[str]:
+    """Conversations with at least so many turns since their last summary, longest silent first; for a clock.
+
+    `offset` passes over the first ones.
+    """
     seen = func.coalesce(session_summaries.c.seen_turns, 0)
     query = (
         select(conversations.c.conversation_key)
         .outerjoin(session_summaries, session_summaries.c.conversation_key == conversations.c.conversation_key)
         .where(conversations.c.turn_count - seen >= turns_apart)
-        .order_by(conversations.c.last_sent_at)
+        .order_by(conversations.c.last_sent_at, conversations.c.conversation_key)
         .limit(limit)
+        .offset(offset)
     )
     return list(connection.execute(query).scalars())
 
