@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -14,7 +15,6 @@ from aiokafka.errors import KafkaError
 from fastapi import FastAPI
 from starlette.applications import Starlette
 
-from processors.policy.threats import ThreatScanner
 from recall.access import Keyring, ReadLog
 from recall.api import ApiConfig, ChangeHub, create_app
 from recall.api.limits import TokenBuckets
@@ -23,7 +23,6 @@ from recall.mcp import http_app, make_server
 from recall.reading import MemoryReader
 from recall.screening import TurnScreen
 from recall.service import RecallService
-from recall.session import SessionMemory
 from recall.verbs import Publish, Verbs
 from schemas import MemoryUpdated
 from streams.access import make_keyring, make_writer
@@ -48,13 +47,12 @@ class ReadSide:
 
 def make_read_side(runtime: Runtime, publish: Publish) -> ReadSide:
     """Everything behind HTTP, MCP and the command line's verbs."""
-    settings, truth, gate = runtime.settings, runtime.truth, runtime.gate
-    scanner, screen = ThreatScanner(), TurnScreen(runtime.gate)
+    settings, truth, gate, session = runtime.settings, runtime.truth, runtime.gate, runtime.session
+    screen = TurnScreen(gate)
 
     def mask(text: str) -> str:
         return gate.mask_text(text).text
 
-    session = SessionMemory(truth, mask=mask, suspect=lambda text: bool(scanner.scan(text)), now=wall_clock)
     service = RecallService(truth, runtime.vectors, runtime.embedder, screen=screen)
     reader = MemoryReader(truth, service, ContextBuilder(session, mask, wall_clock), session)
     reads = ReadLog(truth, wall_clock)
@@ -83,8 +81,21 @@ def api_app(runtime: Runtime, health: Health) -> FastAPI:
             cors_origins=settings.api_cors_origins,
         ),
         routes=(*health_routes(health, runtime), *tools.routes),
-        lifespans=(lambda: tools.router.lifespan_context(tools), lambda: _feeding(settings, hub)),
+        lifespans=(lambda: tools.router.lifespan_context(tools), lambda: _feeding(settings, hub), _warmed_up),
     )
+
+
+@asynccontextmanager
+async def _warmed_up() -> AsyncIterator[None]:
+    """The last step before requests come: what start-up made is no longer looked at by the garbage collector."""
+    # Modules, schemas, routes, rules and the segmenter's dictionary live as long as the process. Every full collection
+    # would walk all of them, and a request that it falls into waits for that: it would be the slowest percentile.
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @asynccontextmanager
