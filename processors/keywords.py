@@ -164,8 +164,11 @@ def _english(word: str) -> str:
     word = word.removesuffix("'s").replace("'", "")
     if word in ENGLISH_STOP_WORDS:
         return ""
+    if not word.isascii() or not any(map(str.isalpha, word)):
+        # A number has no stem, and the cache below does not help there: most are seen once.
+        return word
     # Snowball keeps its state in the stemmer object, so one is made per call; the cache makes that rare.
-    return str(snowballstemmer.stemmer("english").stemWord(word)) if word.isascii() else word
+    return str(snowballstemmer.stemmer("english").stemWord(word))
 
 
 _jieba_lock = threading.Lock()

@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import snowballstemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processors import keywords
 from processors.keywords import LONGEST_TOKEN, Sparse, runs, sparse, sparse_query, token_index, tokens
 
 
@@ -62,6 +64,14 @@ def test_a_chinese_word_outweighs_a_pair_that_straddles_two_words() -> None:
     counted = tokens("他想了解量子计算")
     assert counted.count("量子") == 2
     assert counted.count("解量") == 1
+
+
+@pytest.mark.parametrize("word", ["7", "2024", "13812345678", "12++", "5#", "½", "2's"])
+def test_a_number_is_its_own_token_and_costs_no_stemming(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stemmed = snowballstemmer.stemmer("english").stemWord(keywords.normalise(word).removesuffix("'s"))
+    keywords._english.cache_clear()
+    monkeypatch.setattr(snowballstemmer, "stemmer", None)
+    assert "".join(tokens(word)) == stemmed.replace("⁄", "")
 
 
 def test_negation_is_kept_and_glue_is_dropped() -> None:
