@@ -1,4 +1,7 @@
-"""`make bench`: starts Kafka and MariaDB, measures, prints JSON. `--only NAME`, `--turns N` for one of them."""
+"""`make bench`: starts Kafka and MariaDB, measures, prints JSON. `--only NAME`, `--turns N` for one of them.
+
+`--only recall` needs no server; its size is memories.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.bench import measure
+from ops.bench.recall import recall
 from ops.dev.services import Kafka, MariaDb
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -23,9 +27,29 @@ _ROOT = Path(__file__).resolve().parents[2]
 def main() -> None:
     """Run the measurements that are asked for."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench", description=__doc__)
-    parser.add_argument("--only", choices=["importer", "ingest", "whole_path", "latency", "memory"])
-    parser.add_argument("--turns", type=int, default=None, help="size of a measurement")
+    parser.add_argument("--only", choices=["importer", "ingest", "whole_path", "latency", "recall", "memory"])
+    parser.add_argument("--turns", type=int, default=None, help="size of a measurement: turns; memories for recall")
     arguments = parser.parse_args()
+    results: dict[str, Any] = {}
+    if arguments.only in (None, "recall"):
+        # Before the others and without a server: what it says of memory is this process's own.
+        print("measuring recall …", file=sys.stderr)
+        results["recall"] = recall((arguments.turns,) if arguments.turns else (1_000, 10_000, 100_000))
+    if arguments.only != "recall":
+        results |= _with_servers(arguments)
+    print(
+        json.dumps(
+            {
+                "machine": _machine(),
+                "backend": "Kafka and MariaDB of ops/dev, Qdrant Edge; recall: SQLite, Qdrant Edge",
+                **results,
+            },
+            indent=2,
+        )
+    )
+
+
+def _with_servers(arguments: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {}
     with Kafka() as kafka, MariaDb() as mariadb, _model() as model_url:
         kafka.start()
@@ -49,9 +73,7 @@ def main() -> None:
             if arguments.only in (None, name):
                 print(f"measuring {name} …", file=sys.stderr)
                 results[name] = run()
-    print(
-        json.dumps({"machine": _machine(), "backend": "Kafka and MariaDB of ops/dev, Qdrant Edge", **results}, indent=2)
-    )
+    return results
 
 
 class _model:
