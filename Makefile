@@ -18,12 +18,12 @@ help: ## list the targets
 
 setup: $(INSTALLED) ## virtual environment in .venv with exactly the locked libraries, and memriver itself
 
-$(INSTALLED): requirements-dev.lock pyproject.toml
+$(INSTALLED): requirements-dev.lock pyproject.toml client/pyproject.toml
 	@[ -n "$(PYTHON)" ] || { echo "memriver needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python setup" >&2; exit 1; }
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@# The build backend is in the lock file, so nothing unpinned is fetched for memriver itself.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./client
 	@touch $@
 
 demo: setup ## a gateway's log through the whole river, no server needed
@@ -40,6 +40,7 @@ check: setup ## style, types, the compose file and the exported contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir .mypy_cache/client
 	$(BIN)/mypy --explicit-package-bases ops/dev tests/conftest.py tests/services
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 	$(BIN)/memriver schemas export --check
