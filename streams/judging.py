@@ -16,6 +16,7 @@ from processors.noise import NoiseFilter
 from processors.policy import PolicyGate
 from processors.rules import RuleBook
 from schemas import Turn
+from streams.collector import settle
 from streams.deadletter import reason_of
 
 _SMALLEST = 32
@@ -74,6 +75,7 @@ def _begin(make_gate: Callable[[], PolicyGate], parent: int) -> None:
     """Runs once in each judge: loads the rules, and watches that the parent lives."""
     global _intake
     _intake = Intake(RuleBook.load(), NoiseFilter.load(), make_gate())
+    settle()
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 
 

@@ -40,6 +40,7 @@ from streams.agents import ingest as ingest_agent
 from streams.agents import resolve as resolve_agent
 from streams.breaker import Breaker
 from streams.clock import BatchClock
+from streams.collector import settle
 from streams.delivery import Delivery
 from streams.expiry import ExpiryClock
 from streams.extraction import RawReply
@@ -241,6 +242,7 @@ class Runtime:
         if self._judges is not None:
             await self._judges.warm()
         await asyncio.gather(*(app.start() for app in self._apps))
+        settle()
         if not self.settings.model_enabled and "extract" in self.stages:
             log.warning("the model channel is off (MEMRIVER_MODEL_BASE_URL is not set): batches wait in the database")
 
