@@ -177,6 +177,7 @@ class Delivery:
         # keep the older version of a memory for ever.
         self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._next_offset: dict[tuple[str, str, int], int] = {}
+        self._untouched: set[tuple[str, str, int]] = set()
         self.progress: dict[str, Progress] = {}
 
     def assigned(self, stage: str, partitions: set[int]) -> None:
@@ -190,8 +191,11 @@ class Delivery:
             del self._next_offset[key]
 
     def expect(self, stage: str, topic: str, partition: int, offset: int) -> None:
-        """The first message of a partition that is new to us must have this offset (or an earlier one)."""
-        self._next_offset.setdefault((stage, topic, partition), offset)
+        """The first message of a partition that is new to us should have this offset (or an earlier one)."""
+        key = (stage, topic, partition)
+        if key not in self._next_offset:
+            self._next_offset[key] = offset
+            self._untouched.add(key)
 
     async def run(
         self,
@@ -344,11 +348,17 @@ class Delivery:
         key = (stage, message.topic, message.partition)
         expected = self._next_offset.get(key)
         self._next_offset[key] = message.offset + 1
-        if expected is not None and message.offset > expected:
-            missing = message.offset - expected
-            raise FatalError(
-                f"{message.topic}:{message.partition} lost {missing} messages before offset {message.offset}"
-            )
+        untouched = key in self._untouched
+        self._untouched.discard(key)
+        if expected is None or message.offset <= expected:
+            return
+        missing = message.offset - expected
+        what = f"{message.topic}:{message.partition} lost {missing} messages before offset {message.offset}"
+        self._metrics.lost.labels(stage, message.topic).inc(missing)
+        if not untouched:
+            raise FatalError(what)
+        # They were gone before we came: ending the process again and again would bring none of them back.
+        log.critical("%s: %s while nobody of this group was reading", stage, what)
 
     async def _drain(self, stage: str) -> None:
         partitions = self._draining.get(stage)

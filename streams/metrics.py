@@ -22,6 +22,9 @@ class Metrics:
         self.changes = self._counter("memriver_changes_total", "Versions written", "change")
         self.feedback = self._counter("memriver_feedback_total", "Outcomes of recalls", "kind")
         self.dead_letters = self._counter("memriver_deadletters_total", "Dead letters", "stage", "reason")
+        self.lost = self._counter(
+            "memriver_lost_messages_total", "Messages that a log dropped before they were read", "stage", "topic"
+        )
         self.retries = self._counter("memriver_retries_total", "Groups tried again", "stage")
         self.lag = self._gauge("memriver_consumer_lag", "Messages not yet acknowledged", "stage", "topic", "partition")
         self.outbox_age = self._gauge("memriver_outbox_age_seconds", "Age of the oldest unpublished message")
