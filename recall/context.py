@@ -18,7 +18,7 @@ from processors.session.digests import digest_of
 from processors.session.said import one_line, shown
 from processors.slots import slot_for
 from recall.session import SessionMemory, SessionView
-from schemas import Category, Memory, OwnerKind, Role, Sensitivity, digest
+from schemas import Category, Memory, OwnerKind, Sensitivity, digest
 from sinks.truth import Truth, sessions
 
 Language = Literal["zh", "en"]
@@ -244,7 +244,7 @@ def _top(items: Sequence[Item], passages: Sequence[Item]) -> list[Item]:
 
 def _before_the_question(said: Sequence[Said], question: str) -> list[Said]:
     """The turns to show: no system prompt, nothing a framework injected, and not the question itself once more."""
-    spoken = [item for item in said if item.turn.role is not Role.SYSTEM and item.filtered != "injected"]
+    spoken = [item for item in said if not item.nobodys]
     if spoken and spoken[-1].by_user and one_line(spoken[-1].turn.text) == one_line(question):
         spoken.pop()
     return spoken

@@ -46,8 +46,8 @@ def digest_of(said: Said, mask: Mask) -> TurnDigest:
 
 
 def recent_digests(said: Sequence[Said], mask: Mask, *, last: int = LAST) -> tuple[TurnDigest, ...]:
-    """Digests of the last turns, oldest first; system prompts are nobody's turn."""
-    spoken = [item for item in said if item.turn.role is not Role.SYSTEM]
+    """Digests of the last turns, oldest first, of what somebody said."""
+    spoken = [item for item in said if not item.nobodys]
     return tuple(digest_of(item, mask) for item in spoken[-last:]) if last else ()
 
 

@@ -38,6 +38,11 @@ class Said:
     filtered: str | None = None
 
     @property
+    def nobodys(self) -> bool:
+        """Whether nobody said it: a system prompt, or recalled memories that a framework put into the turn."""
+        return self.turn.role is Role.SYSTEM or self.filtered == "injected"
+
+    @property
     def by_assistant(self) -> bool:
         """Whether the agent speaks."""
         return self.turn.role is Role.ASSISTANT
