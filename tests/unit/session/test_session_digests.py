@@ -68,6 +68,6 @@ def test_a_turn_of_files_is_told_by_its_files() -> None:
 
 
 def test_what_a_framework_put_into_a_turn_has_no_digest() -> None:
-    spoken, injected = talk("u: 我住在上海\nu: <memories> - 用户住在杭州 </memories>")
+    spoken, injected = talk("u: 我住在上海", "u: <memories> - 用户住在杭州 </memories>")
     marked = Said(injected.turn, "injected")
     assert [item.text for item in recent_digests([spoken, marked], same)] == ["我住在上海"]
