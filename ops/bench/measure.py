@@ -249,17 +249,25 @@ async def _say(producer: EventProducer, number: int, sent: dict[str, float]) -> 
 
 
 def memory(bench: Bench, count: int, samples: int = 20) -> dict[str, Any]:
-    """Resident memory of one worker over `count` turns: the first tenth against the last."""
-    _publish(bench, min(count, 50_000), run="0-")
+    """Resident memory of one worker over `count` turns of the same 200 people: after the first tenth, least and most.
+
+    The same people, since Qdrant Edge lives in the worker: with ever new ones the store would grow, as it should.
+    """
+    published = 0
     readings: list[tuple[int, int]] = []
+
+    def publish() -> None:
+        nonlocal published
+        size = min(50_000, count - published)
+        _publish(bench, size, conversations=200, seed=published, first=published)
+        published += size
+
+    publish()
     with bench.worker("ingest,extract,resolve,clock,bury") as process:
-        published, chunk = min(count, 50_000), 0
         while (stored := bench.stored()) < count:
+            _alive(process)
             if published < count and published - stored < 100_000:
-                chunk += 1
-                size = min(50_000, count - published)
-                _publish(bench, size, run=f"{chunk}-", seed=chunk)
-                published += size
+                publish()
             if not readings or stored - readings[-1][0] >= count // samples:
                 readings.append((stored, process.memory_info().rss))
             time.sleep(0.5)

@@ -37,11 +37,14 @@ _START = datetime(2026, 3, 2, 1, tzinfo=UTC)
 
 
 def turns(
-    count: int, *, conversations: int = 2_000, facts: float = 0.1, seed: int = 7, run: str = ""
+    count: int, *, conversations: int = 2_000, facts: float = 0.1, seed: int = 7, first: int = 0
 ) -> Iterator[Turn]:
-    """`count` turns over `conversations` people; a share of `facts` of them states something for the rule channel."""
+    """`count` turns over `conversations` people; a share of `facts` of them states something for the rule channel.
+
+    `first` numbers the first turn, so that several calls make one long log of the same people.
+    """
     rng = random.Random(seed)
-    for number in range(count):
+    for number in range(first, first + count):
         person = rng.randrange(conversations)
         speaks = rng.random()
         if speaks < facts:
@@ -52,9 +55,9 @@ def turns(
             role, text = Role.ASSISTANT, f"{rng.choice(_ASSISTANT)} #{number}"
         yield Turn(
             tenant="bench",
-            conversation_id=f"{run}c{person}",
+            conversation_id=f"c{person}",
             turn_id=f"t{number}",
-            user_id=f"{run}u{person}",
+            user_id=f"u{person}",
             role=role,
             text=text,
             sent_at=_START + timedelta(seconds=number / 10),
