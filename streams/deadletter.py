@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from processors.exceptions import PoisonError
 from schemas import DeadLetter, new_id
+from sinks.truth.outbox import Outgoing
 
 MAX_RAW_BYTES = 4 * 1024 * 1024
 """The largest `max.message.bytes` of a topic that a stage reads: a cut message could never be repaired and replayed."""
@@ -66,3 +68,8 @@ def dead_letter(stage: str, message: Placed, error: Exception, now: datetime) ->
         raw=base64.b64encode(raw).decode(),
         failed_at=now,
     )
+
+
+def letters_out(letters: Sequence[DeadLetter]) -> list[Outgoing]:
+    """The letters as messages, for those who read the topic."""
+    return [Outgoing("deadletters", item.dead_letter_id, item.dead_letter_id, item.to_bytes()) for item in letters]

@@ -33,7 +33,7 @@ from sqlalchemy import Connection
 from processors.exceptions import FatalError, PoisonError, TransientError
 from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import dead_letter
+from streams.deadletter import dead_letter, letters_out
 from streams.metrics import Metrics
 
 log = logging.getLogger("memriver.delivery")
@@ -393,9 +393,7 @@ class Delivery:
             runs.count += 1
             out = stage.commit(connection, judged.good, now) if judged.good else []
             deadletters.put(connection, letters)
-            out += [
-                Outgoing("deadletters", item.dead_letter_id, item.dead_letter_id, item.to_bytes()) for item in letters
-            ]
+            out += letters_out(letters)
             return outbox.put(connection, stage.name, out, now)
 
         rows = self._truth.run(work)

@@ -225,7 +225,7 @@ def _hold(cell: Cell, rep: str, claim: Candidate, *, supersedes: str | None = No
         kind = ChangeKind.UPDATED if changed else ChangeKind.CONFIRMED
     else:
         kind = ChangeKind.RESTORED
-        open_from = Interval(start=_start(claim))
+        open_from = Interval(start=claim.event_time)
         update |= {"status": Status.ACTIVE, "superseded_by": None, "intervals": (*existing.intervals, open_from)}
     return _put(cell, rep, existing.model_copy(update=update), kind, claim, replaces)
 
@@ -295,10 +295,6 @@ def _put(
     return [Step(memory, change, claim.candidate_id, claim.source_turn_ids, replaces)]
 
 
-def _start(claim: Candidate) -> datetime:
-    return claim.event_time
-
-
 def _expiry(claim: Candidate) -> datetime | None:
     if claim.valid_to is not None:
         return claim.valid_to
@@ -363,7 +359,7 @@ def _new(claim: Candidate, rep: str, status: Status) -> Memory:
         evidence=claim.evidence[:MAX_EVIDENCE],
         evidence_count=1,
         provenance=claim.provenance,
-        intervals=(Interval(start=_start(claim)),) if status is Status.ACTIVE else (),
+        intervals=(Interval(start=claim.event_time),) if status is Status.ACTIVE else (),
         first_stated_at=claim.stated_at,
         last_stated_at=claim.stated_at,
         timezone=claim.timezone,

@@ -19,7 +19,7 @@ from processors.times import resolve as resolve_times
 from schemas import Candidate, DeadLetter, ExtractionBatch, Outcome, new_id
 from sinks.truth import Truth, batches, deadletters, memories, turns
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import MAX_RAW_BYTES, dead_letter
+from streams.deadletter import MAX_RAW_BYTES, dead_letter, letters_out
 from streams.delivery import Delivery, Message
 from streams.extraction import BatchOutcome, ExtractionResult, RawReply, extract_batch
 from streams.metrics import Metrics
@@ -244,10 +244,7 @@ class ExtractStage:
         deadletters.put(connection, letters)
         for letter in letters:
             self._metrics.dead_letters.labels(self.name, letter.reason).inc()
-        return [
-            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
-            for letter in letters
-        ]
+        return letters_out(letters)
 
 
 def _candidate(candidate: Candidate, partition: int) -> Outgoing:

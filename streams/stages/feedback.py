@@ -36,7 +36,7 @@ from schemas import (
 from sinks.truth import deadletters, feedback, ledger, memories, outbox
 from sinks.truth.feedback import Labelled, Touch
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import dead_letter
+from streams.deadletter import dead_letter, letters_out
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.commands import claim_about
@@ -262,10 +262,7 @@ class FeedbackStage:
         out = [
             Outgoing("commands", command.owner_key, command.owner_key, command.to_bytes()) for command in work.commands
         ]
-        return out + [
-            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
-            for letter in work.letters
-        ]
+        return out + letters_out(work.letters)
 
 
 def _words(text: str | None) -> str | None:

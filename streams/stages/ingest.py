@@ -17,7 +17,7 @@ from schemas import Command, CommandKind, Outcome, Role, Turn, digest, new_id
 from sinks.truth import deadletters, memories, turns
 from sinks.truth.outbox import Outgoing
 from sinks.truth.turns import Conversation, Stored
-from streams.deadletter import dead_letter
+from streams.deadletter import dead_letter, letters_out
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.closing import close_batches, outgoing
@@ -155,10 +155,7 @@ class IngestStage:
         conflict = ValueError("turn_id must be unique in its conversation: another text has this id and revision")
         letters = [dead_letter(self.name, item.message, conflict, work.now) for item in work.letters]
         deadletters.put(connection, letters)
-        work.out += [
-            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
-            for letter in letters
-        ]
+        work.out += letters_out(letters)
 
     def _count(self, work: _Group, closed_by: list[str]) -> None:
         for (outcome, reason), count in work.counts.items():

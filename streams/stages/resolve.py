@@ -29,7 +29,7 @@ from schemas import (
 )
 from sinks.truth import deadletters, ledger, memories, outbox, reviews, turns
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import dead_letter
+from streams.deadletter import dead_letter, letters_out
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.commands import claims_of
@@ -277,10 +277,7 @@ class ResolveStage:
         memories.open_reviews(connection, work.reviews, work.now)
         ledger.save_sequences(connection, work.owners, work.sequences)
         deadletters.put(connection, work.letters)
-        return out + [
-            Outgoing("deadletters", letter.dead_letter_id, letter.dead_letter_id, letter.to_bytes())
-            for letter in work.letters
-        ]
+        return out + letters_out(work.letters)
 
 
 def _runs(group: Sequence[Delivered[Candidate | Command]]) -> Iterator[list[Delivered[Candidate | Command]]]:
