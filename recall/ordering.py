@@ -13,7 +13,7 @@ from processors.access import HIDDEN, Denied, OwnerRef, Principal, Reach, Scope,
 from processors.slots import normal_attribute
 from recall import views
 from recall.door import Conflicting, Door, NotFound, whole
-from recall.requests import DecideAsked, EditAsked, FeedbackAsked, ForgetAsked, RememberAsked, RestoreAsked
+from recall.requests import DecideAsked, EditAsked, FeedbackAsked, ForgetAsked, RememberAsked, ReportAsked, RestoreAsked
 from recall.writing import Ordered, Writer
 from schemas import CommandKind, Memory, OwnerKind, Status, Turn
 from sinks.truth import Truth, access, memories, reviews
@@ -168,6 +168,16 @@ class Ordering(Door):
         if asked.into is not None:
             await self._memory(principal, Scope.REVIEW, asked.into)
         return await self._send([self._writer.decide(principal, owner, review_id, asked, token)])
+
+    async def report(self, principal: Principal, asked: ReportAsked) -> dict[str, Any]:
+        """A question for a reviewer, who may read is enough: it changes nothing, and is there once however many ask it.
+
+        Raises Denied, NotFound; Conflicting: the memory has not had this version.
+        """
+        memory, _reach = await self._memory(principal, Scope.READ, asked.memory_id)
+        if asked.version > memory.version:
+            raise Conflicting(f"the memory is at version {memory.version}")
+        return await self._send([await asyncio.to_thread(self._writer.report, principal, memory, asked)])
 
     async def _send(self, orders: list[Ordered]) -> dict[str, Any]:
         await self._publish([item.message() for item in orders])

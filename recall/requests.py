@@ -205,6 +205,15 @@ class FeedbackAsked(Owner):
         return self
 
 
+class ReportAsked(Asked):
+    """Something is wrong with a memory: two contents were seen under one version of it."""
+
+    kind: Literal["conflict"] = "conflict"
+    memory_id: MemoryId
+    version: int = Field(ge=1, le=1_000_000_000, description="the version of which two contents were seen")
+    detail: Question = Field(default="two contents were seen", description="how it came to be seen; no content, please")
+
+
 class DecideAsked(Asked):
     """A reviewer's answer."""
 

@@ -14,7 +14,7 @@ from processors.policy import Decision, PolicyGate
 from processors.rules import RuleBook
 from processors.rules.channel import candidates_from
 from processors.slots import namespace_of, normal_attribute, slot_for
-from recall.requests import DecideAsked, EditAsked, FeedbackAsked, RememberAsked
+from recall.requests import DecideAsked, EditAsked, FeedbackAsked, RememberAsked, ReportAsked
 from schemas import (
     Candidate,
     Channel,
@@ -172,6 +172,14 @@ class Writer:
         if asked.into is not None:
             payload["into"] = asked.into
         return Ordered(command.model_copy(update={"expected_version": asked.expected_version, "payload": payload}))
+
+    def report(self, principal: Principal, memory: Memory, asked: ReportAsked) -> Ordered:
+        """A conflict that was seen. Whoever reports the same memory and version gives the same command: one question."""
+        owner = OwnerRef(memory.owner_kind, memory.owner)
+        command_id = new_id("report", memory.id, str(asked.version))
+        detail = self._gate.mask_text(asked.detail).text
+        command = self._command(principal, owner, CommandKind.REPORT_CONFLICT, command_id, detail)
+        return Ordered(command.model_copy(update={"memory_id": memory.id, "payload": {"version": asked.version}}))
 
     def feedback(self, principal: Principal, asked: FeedbackAsked, token: str | None = None) -> Feedback:
         """What became of recalled memories, for the `feedback` topic; texts are masked like any other."""

@@ -24,6 +24,7 @@ class CommandKind(StrEnum):
     EXPIRE = "expire"
     DEMOTE = "demote"
     DECIDE_REVIEW = "decide_review"
+    REPORT_CONFLICT = "report_conflict"
 
 
 class Command(Contract):
@@ -31,6 +32,7 @@ class Command(Contract):
 
     `expected_version` is what the writer last saw; a stale one goes to review and never wins. For `retract_turn`,
     `retraction_turn_key` is the turn that takes something back and `target_turn_key` the turn it takes back (None: nothing).
+    For `report_conflict`, `payload["version"]` is the version of which two contents were seen.
     """
 
     command_id: MessageId

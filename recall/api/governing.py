@@ -12,7 +12,7 @@ from processors.access import Grant, OwnerRef, PrincipalKind, Scope, authorise, 
 from recall.api.callers import Caller, HouseOf, IdempotencyKey, KeyOf
 from recall.api.changes import stream
 from recall.api.problems import ProblemError, responses
-from recall.requests import Asked, DecideAsked, MemoryId, Name, Namespace, Within
+from recall.requests import Asked, DecideAsked, MemoryId, Name, Namespace, ReportAsked, Within
 from recall.verbs import NotFound
 from schemas import OwnerKind, Sensitivity, UtcDatetime
 from sinks.truth.access import StoredGrant
@@ -35,6 +35,14 @@ async def list_reviews(
         return await at.verbs.reviews(principal, OwnerRef(owner_kind, owner), status=status, cursor=cursor, limit=limit)
     except ValueError as error:
         raise ProblemError(422, "invalid", str(error)) from error
+
+
+@router.post("/reviews", status_code=202, responses=responses(404, 409), summary="Report a conflict", tags=["reviews"])
+async def report(
+    asked: ReportAsked, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
+) -> Response:
+    """A replica received two contents for one version of a memory; a reviewer is asked once, however many report it."""
+    return await at.answers.once(request, principal, token, 202, lambda: at.verbs.report(principal, asked))
 
 
 @router.post(

@@ -319,6 +319,9 @@ def command_state(connection: Connection, command_id: str) -> CommandState:
     owner = connection.execute(select(claims.c.owner_key).where(claims.c.claim_id == command_id)).scalar()
     if owner is not None:
         return CommandState("applied", owner)
+    reported = select(reviews.c.review_id, reviews.c.owner_key).where(reviews.c.candidate_id == command_id)
+    if (row := connection.execute(reported).first()) is not None:
+        return CommandState("review", row.owner_key, (), row.review_id)
     seen = select(func.count()).select_from(inbox).where(inbox.c.message_id == command_id, inbox.c.stage == "resolve")
     return CommandState("refused" if connection.execute(seen).scalar() else "pending", None)
 

@@ -259,7 +259,7 @@ reviews = _table(
     "reviews",
     Column("review_id", String(36), primary_key=True),
     Column("owner_key", Key, nullable=False),
-    # conflict, quarantine, review, stale_write, potential, forgotten, policy_hint
+    # conflict, quarantine, review, stale_write, potential, forgotten, policy_hint, two_contents
     Column("kind", String(16), nullable=False),
     Column("memory_id", String(36), nullable=True),
     Column("other_memory_id", String(36), nullable=True),

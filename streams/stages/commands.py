@@ -18,6 +18,7 @@ from schemas import (
     Memory,
     Operation,
     SourceKind,
+    Status,
     digest,
     new_id,
 )
@@ -50,6 +51,8 @@ def claims_of(connection: Connection, command: Command) -> Obeyed:
     memory = memories.get(connection, command.memory_id)
     if memory is None or memory.owner_key != command.owner_key:
         raise PoisonError("unknown_memory", "the command names no memory of this owner")
+    if command.kind is CommandKind.REPORT_CONFLICT:
+        return Obeyed(reviews=[_disputed(command, memory)] if memory.status is not Status.DELETED else [])
     if command.expected_version is not None and command.expected_version != memory.version:
         return Obeyed(reviews=[_stale(command, memory)])
     if command.kind in _SIMPLE:
@@ -137,6 +140,21 @@ def _held(command: Command, memory: Memory) -> dict[str, Any]:
     """A wording that the gate did not let through: nothing changes until a person says so."""
     detail = " ".join(_reasons(command)) or "held by policy"
     return _stale(command, memory) | {"kind": str(command.payload["decision"]), "detail": detail}
+
+
+def _disputed(command: Command, memory: Memory) -> dict[str, Any]:
+    """Two contents were seen under one version. Approved, the memory gets a new version, which settles it everywhere."""
+    version = command.payload.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 < version <= memory.version:
+        raise PoisonError("unknown_version", "the memory has not had the version of the report")
+    said = f": {command.reason}" if command.reason else ""
+    return {
+        "kind": "two_contents",
+        "owner_key": command.owner_key,
+        "memory_id": memory.id,
+        "candidate_id": command.command_id[:36],
+        "detail": f"version {version} was seen with two contents, the memory is at {memory.version}{said}",
+    }
 
 
 def _reasons(command: Command) -> tuple[str, ...]:

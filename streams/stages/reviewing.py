@@ -22,7 +22,8 @@ def decided(connection: Connection, command: Command) -> Obeyed:
     """The answer's effect; the question is marked in the same transaction.
 
     approve: the memory holds, or the held or stale command is carried out now. reject: the memory is closed, the
-    command is not carried out. merge: the memory goes into `payload["into"]`. undo: the answer's claims are void, and
+    command is not carried out. A replica's report of two contents: approve gives the memory a new version, which settles it
+    everywhere; reject changes nothing. merge: the memory goes into `payload["into"]`. undo: the answer's claims are void, and
     the question is open again.
 
     Raises:
@@ -57,6 +58,9 @@ def _effect(connection: Connection, command: Command, review: Review, decision: 
         return _carry_out(connection, command, review.body) if decision == "approve" else Obeyed()
     if review.kind in ("potential", "forgotten"):
         # Two similar memories, and both stand; or a person missed something: the answer is for people, and changes nothing.
+        return Obeyed()
+    if review.kind == "two_contents" and decision == "reject":
+        # Who may only read can report one: turning the report away must not close the memory that it names.
         return Obeyed()
     memory = _memory(connection, command, review.memory_id)
     if command.expected_version is not None and command.expected_version != memory.version:

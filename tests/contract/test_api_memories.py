@@ -88,6 +88,43 @@ async def test_two_agents_write_from_one_version_and_the_second_goes_to_review(h
         assert house.memory(memory.id).text == "lives in Leeds (north)"
 
 
+@pytest.mark.parametrize("answer", ["approve", "reject"])
+async def test_two_contents_of_one_version_are_one_question_and_approval_is_a_new_version(
+    house: House, answer: str
+) -> None:
+    """Scenario: two replicas, which may only read, report the same version. We expect one question; approved, a version
+    that is newer than both contents; rejected, nothing."""
+    (memory,) = house.learn(lives(1, "Leeds"))
+    report = {"kind": "conflict", "memory_id": memory.id, "version": 1, "detail": "seen by a replica, call 13812345678"}
+    reader = house.key("replica", "user/ann", scopes=[Scope.READ])
+    stranger = house.key("other", "user/bea", scopes=[Scope.READ])
+    async with (
+        house.client(reader) as replica,
+        house.client(house.key("crm", "user/ann")) as crm,
+        house.client(stranger) as other,
+    ):
+        first = await replica.post("/v1/reviews", json=report)
+        assert first.status_code == 202, first.text
+        house.settle()
+        second = await crm.post("/v1/reviews", json=report)
+        assert second.json() == first.json()
+        house.settle()
+        assert (await other.post("/v1/reviews", json=report)).status_code == 404
+        assert (await replica.post("/v1/reviews", json=report | {"version": 2})).status_code == 409
+        state = (await replica.get(first.json()["commands"][0]["see"])).json()
+        [question] = (await crm.get("/v1/reviews", params={"owner": "ann"})).json()["reviews"]
+        assert (state["state"], state["review_id"]) == ("review", question["id"])
+        assert (question["kind"], question["memory"]["id"]) == ("two_contents", memory.id)
+        assert "13812345678" not in question["detail"]
+        assert house.memory(memory.id).version == 1
+        decided = await crm.post(f"/v1/reviews/{question['id']}/decision", json={"decision": answer})
+        assert decided.status_code == 202
+        house.settle()
+        assert (await crm.get("/v1/reviews", params={"owner": "ann"})).json()["reviews"] == []
+    after = house.memory(memory.id)
+    assert (after.status, after.version) == (Status.ACTIVE, 2 if answer == "approve" else 1)
+
+
 async def test_a_stale_delete_deletes_nothing(house: House) -> None:
     (memory,) = house.learn(lives(1, "Leeds"))
     async with house.client(house.key("crm", "user/ann")) as client:
