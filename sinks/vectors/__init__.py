@@ -13,7 +13,8 @@ __all__ = ["Hit", "Point", "Scope", "StoredPoint", "Tombstone", "VectorStore", "
 def open_vectors(
     url: str, *, prefix: str, model: str, dimension: int, api_key: str | None = None, timeout_s: int = 10
 ) -> VectorStore:
-    """The store that `url` names: `edge:DIRECTORY`, or `http(s)://HOST:PORT` of a Qdrant server.
+    """The store that `url` names: `edge:DIRECTORY`, `edge+http://HOST:PORT` of `memriver vectors serve`, or
+    `http(s)://HOST:PORT` of a Qdrant server.
 
     Call `ensure` before anything else. `timeout_s` bounds each request to a server.
 
@@ -25,6 +26,17 @@ def open_vectors(
         from sinks.vectors.edge import EdgeVectors
 
         return EdgeVectors(Path(rest).expanduser(), prefix=prefix, model=model, dimension=dimension)
+    if url.startswith("edge+http://"):
+        from sinks.vectors.remote import RemoteVectors
+
+        return RemoteVectors(
+            url.removeprefix("edge+"),
+            api_key=api_key,
+            timeout_s=timeout_s,
+            prefix=prefix,
+            model=model,
+            dimension=dimension,
+        )
     if scheme in ("http", "https") and rest:
         from sinks.vectors.server import QdrantVectors
 

@@ -9,7 +9,19 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from processors.exceptions import MemriverError
-from streams.cli import access, admin, contexting, evaluate, feedback, inspect, logs, process, recalling, services
+from streams.cli import (
+    access,
+    admin,
+    contexting,
+    evaluate,
+    feedback,
+    inspect,
+    logs,
+    process,
+    recalling,
+    services,
+    vectors,
+)
 from streams.settings import Settings
 
 app = typer.Typer(
@@ -29,6 +41,7 @@ recalling.register(app)
 evaluate.register(app)
 admin.register(app)
 access.register(app)
+vectors.register(app)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """What every vector store promises: fenced writes, tombstones, and searches that never leave their scope.
 
-Runs on Qdrant Edge and on the server adapter over qdrant-client's in-memory engine; on a real server too where
-MEMRIVER_TEST_QDRANT_URL names one.
+Runs on Qdrant Edge, on Edge behind its own server, and on the server adapter over qdrant-client's in-memory engine; on a
+real Qdrant server too where MEMRIVER_TEST_QDRANT_URL names one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from qdrant_client import QdrantClient
 
 from processors.exceptions import FatalError, PoisonError
 from processors.keywords import Sparse, sparse, sparse_query
-from sinks.vectors import Point, Scope, Tombstone, VectorStore
+from sinks.vectors import Point, Scope, Tombstone, VectorStore, open_vectors
 from sinks.vectors.edge import EdgeVectors
 from sinks.vectors.server import QdrantVectors
+from tests.doubles.vector_serving import VectorServing
 
 DIMENSION = 8
 ALICE = Scope(tenant="acme", owner_keys=("alice",))
@@ -64,7 +65,7 @@ def point(text: str = "我对花生过敏", **fields: object) -> Point:
     return replace(base, **fields)  # type: ignore[arg-type]  # the tests' own keyword pass-through
 
 
-BACKENDS = ["edge", "server-in-memory"] + (["server"] if os.environ.get("MEMRIVER_TEST_QDRANT_URL") else [])
+BACKENDS = ["edge", "edge-served", "server-in-memory"] + (["server"] if os.environ.get("MEMRIVER_TEST_QDRANT_URL") else [])
 
 
 @pytest.fixture(params=BACKENDS)
@@ -73,6 +74,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     opened: list[VectorStore] = []
     prefix = f"test-{uuid.uuid4().hex[:8]}"
     client = None
+    serving = VectorServing(tmp_path / "vectors").start() if request.param == "edge-served" else None
     if request.param == "server-in-memory":
         client = QdrantClient(":memory:")
     elif request.param == "server":
@@ -80,7 +82,9 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 
     def open_store(model: str = "hashing-1", dimension: int = DIMENSION) -> VectorStore:
         store: VectorStore
-        if client is None:
+        if serving is not None:
+            store = open_vectors(serving.url, prefix=prefix, model=model, dimension=dimension)
+        elif client is None:
             store = EdgeVectors(tmp_path / "vectors", prefix=prefix, model=model, dimension=dimension)
         else:
             store = QdrantVectors(client, prefix=prefix, model=model, dimension=dimension)
@@ -95,6 +99,8 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     else:
         for store in opened:
             store.close()
+        if serving is not None:
+            serving.stop()
 
 
 @pytest.fixture
