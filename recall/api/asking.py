@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 
 from recall.api.callers import Caller, HouseOf, IdempotencyKey
 from recall.api.problems import responses
+from recall.api.shapes import AcceptedShape, ContextShape, FeedbackShape, RecallShape, SummaryShape, answer
 from recall.requests import ContextAsked, FeedbackAsked, ForgetAsked, RecallAsked, RememberAsked, SummarizeAsked
 
 router = APIRouter(tags=["verbs"])
 
 
-@router.post("/recall", responses=responses(), summary="Recall")
-async def recall(asked: RecallAsked, principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.post("/recall", responses=responses(ok=RecallShape), summary="Recall")
+async def recall(asked: RecallAsked, principal: Caller, at: HouseOf) -> Response:
     """At most a handful of right, current memories; an honest empty answer when nothing is relevant."""
-    return await at.verbs.recall(principal, asked)
+    return answer(await at.verbs.recall(principal, asked))
 
 
-@router.post("/context", responses=responses(404), summary="Context for a prompt")
-async def context(asked: ContextAsked, principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.post("/context", responses=responses(404, ok=ContextShape), summary="Context for a prompt")
+async def context(asked: ContextAsked, principal: Caller, at: HouseOf) -> Response:
     """What should be known, as text within a token budget, with numbered citations."""
-    return await at.verbs.context(principal, asked)
+    return answer(await at.verbs.context(principal, asked))
 
 
-@router.post("/summarize", responses=responses(404), summary="Summary of a conversation")
-async def summarize(asked: SummarizeAsked, principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.post("/summarize", responses=responses(404, ok=SummaryShape), summary="Summary of a conversation")
+async def summarize(asked: SummarizeAsked, principal: Caller, at: HouseOf) -> Response:
     """Summary, key points and open loops, and who wrote them."""
-    return await at.verbs.summarize(principal, asked)
+    return answer(await at.verbs.summarize(principal, asked))
 
 
-@router.post("/remember", status_code=202, responses=responses(404, 409, 412), summary="Remember")
+@router.post(
+    "/remember", status_code=202, responses=responses(404, 409, 412, ok=AcceptedShape, status=202), summary="Remember"
+)
 async def remember(
     asked: RememberAsked, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
 ) -> Response:
@@ -43,7 +44,7 @@ async def remember(
     return await at.answers.once(request, principal, token, 202, lambda: at.verbs.remember(principal, asked, token))
 
 
-@router.post("/forget", status_code=202, responses=responses(404, 409), summary="Forget")
+@router.post("/forget", status_code=202, responses=responses(404, 409, ok=AcceptedShape, status=202), summary="Forget")
 async def forget(
     asked: ForgetAsked, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
 ) -> Response:
@@ -51,7 +52,9 @@ async def forget(
     return await at.answers.once(request, principal, token, 202, lambda: at.verbs.forget(principal, asked, token))
 
 
-@router.post("/feedback", status_code=202, responses=responses(404, 409), summary="Feedback")
+@router.post(
+    "/feedback", status_code=202, responses=responses(404, 409, ok=FeedbackShape, status=202), summary="Feedback"
+)
 async def feedback(
     asked: FeedbackAsked, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
 ) -> Response:

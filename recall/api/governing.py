@@ -12,6 +12,15 @@ from processors.access import Grant, OwnerRef, PrincipalKind, Scope, authorise, 
 from recall.api.callers import Caller, HouseOf, IdempotencyKey, KeyOf
 from recall.api.changes import stream
 from recall.api.problems import ProblemError, responses
+from recall.api.shapes import (
+    AcceptedShape,
+    CommandStateShape,
+    GrantShape,
+    GrantsShape,
+    PrincipalShape,
+    ReviewsShape,
+    answer,
+)
 from recall.requests import Asked, DecideAsked, MemoryId, Name, Namespace, ReportAsked, Within
 from recall.verbs import NotFound
 from schemas import OwnerKind, Sensitivity, UtcDatetime
@@ -20,7 +29,7 @@ from sinks.truth.access import StoredGrant
 router = APIRouter()
 
 
-@router.get("/reviews", responses=responses(), summary="Questions for a person", tags=["reviews"])
+@router.get("/reviews", responses=responses(ok=ReviewsShape), summary="Questions for a person", tags=["reviews"])
 async def list_reviews(
     principal: Caller,
     at: HouseOf,
@@ -29,15 +38,22 @@ async def list_reviews(
     status: Literal["open", "approved", "rejected", "merged"] = "open",
     cursor: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_-]+$")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> dict[str, Any]:
+) -> Response:
     """Conflicts, quarantines, stale and held writes about one owner, oldest first."""
     try:
-        return await at.verbs.reviews(principal, OwnerRef(owner_kind, owner), status=status, cursor=cursor, limit=limit)
+        page = await at.verbs.reviews(principal, OwnerRef(owner_kind, owner), status=status, cursor=cursor, limit=limit)
     except ValueError as error:
         raise ProblemError(422, "invalid", str(error)) from error
+    return answer(page)
 
 
-@router.post("/reviews", status_code=202, responses=responses(404, 409), summary="Report a conflict", tags=["reviews"])
+@router.post(
+    "/reviews",
+    status_code=202,
+    responses=responses(404, 409, ok=AcceptedShape, status=202),
+    summary="Report a conflict",
+    tags=["reviews"],
+)
 async def report(
     asked: ReportAsked, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
 ) -> Response:
@@ -46,7 +62,11 @@ async def report(
 
 
 @router.post(
-    "/reviews/{review_id}/decision", status_code=202, responses=responses(404, 409), summary="Decide", tags=["reviews"]
+    "/reviews/{review_id}/decision",
+    status_code=202,
+    responses=responses(404, 409, ok=AcceptedShape, status=202),
+    summary="Decide",
+    tags=["reviews"],
 )
 async def decide(
     review_id: Annotated[MemoryId, Path()],
@@ -62,10 +82,15 @@ async def decide(
     )
 
 
-@router.get("/commands/{command_id}", responses=responses(), summary="What became of a command", tags=["memories"])
-async def command(command_id: Annotated[MemoryId, Path()], principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.get(
+    "/commands/{command_id}",
+    responses=responses(ok=CommandStateShape),
+    summary="What became of a command",
+    tags=["memories"],
+)
+async def command(command_id: Annotated[MemoryId, Path()], principal: Caller, at: HouseOf) -> Response:
     """pending, applied, review (stale or held) or refused."""
-    return await at.verbs.command(principal, command_id)
+    return answer(await at.verbs.command(principal, command_id))
 
 
 class GrantAsked(Asked):
@@ -79,14 +104,16 @@ class GrantAsked(Asked):
     expires_at: UtcDatetime | None = None
 
 
-@router.get("/grants", responses=responses(), summary="Standing grants", tags=["access"])
-def list_grants(principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.get("/grants", responses=responses(ok=GrantsShape), summary="Standing grants", tags=["access"])
+def list_grants(principal: Caller, at: HouseOf) -> Response:
     """Of the key's tenant; for administrators."""
     require(principal, Scope.ADMIN)
-    return {"grants": [_grant_view(item) for item in at.keyring.grants(principal.tenant)]}
+    return answer({"grants": [_grant_view(item) for item in at.keyring.grants(principal.tenant)]})
 
 
-@router.post("/grants", status_code=201, responses=responses(409), summary="Grant", tags=["access"])
+@router.post(
+    "/grants", status_code=201, responses=responses(409, ok=GrantShape, status=201), summary="Grant", tags=["access"]
+)
 async def create_grant(
     asked: GrantAsked, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
 ) -> Response:
@@ -115,19 +142,21 @@ def delete_grant(grant_id: Annotated[MemoryId, Path()], principal: Caller, at: H
         raise NotFound("there is no such grant")
 
 
-@router.get("/principal", responses=responses(), summary="Who am I", tags=["access"])
-def whoami(principal: Caller) -> dict[str, Any]:
+@router.get("/principal", responses=responses(ok=PrincipalShape), summary="Who am I", tags=["access"])
+def whoami(principal: Caller) -> Response:
     """The key's principal, and what it may reach."""
-    return {
-        "tenant": principal.tenant,
-        "kind": principal.kind.value,
-        "id": principal.id,
-        "scopes": sorted(scope.value for scope in principal.scopes),
-        "grants": [
-            {"namespace": grant.namespace, "scopes": sorted(scope.value for scope in grant.scopes)}
-            for grant in principal.grants
-        ],
-    }
+    return answer(
+        {
+            "tenant": principal.tenant,
+            "kind": principal.kind.value,
+            "id": principal.id,
+            "scopes": sorted(scope.value for scope in principal.scopes),
+            "grants": [
+                {"namespace": grant.namespace, "scopes": sorted(scope.value for scope in grant.scopes)}
+                for grant in principal.grants
+            ],
+        }
+    )
 
 
 def _grant_view(item: StoredGrant) -> dict[str, Any]:

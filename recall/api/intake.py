@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Body, Path, Query
+from fastapi import APIRouter, BackgroundTasks, Body, Path, Query, Response
 
 from processors.access import Denied
 from processors.exceptions import MemriverError
 from recall.access import Keyring
 from recall.api.callers import Caller, Gateway, HouseOf, KeyOf
 from recall.api.problems import ProblemError, responses
+from recall.api.shapes import SessionShape, TurnAcceptedShape, TurnOutcomeShape, answer
 from recall.requests import Name
 from schemas import Turn
 
@@ -30,7 +31,7 @@ _EXAMPLE = {
 }
 
 
-@router.post("/turns", status_code=202, responses=responses(), summary="Publish a turn")
+@router.post("/turns", status_code=202, responses=responses(ok=TurnAcceptedShape, status=202), summary="Publish a turn")
 async def publish_turn(
     turn: Annotated[Turn, Body(examples=[_EXAMPLE])],
     principal: Gateway,
@@ -77,28 +78,32 @@ def _look_again(keyring: Keyring, key: str) -> None:
         return
 
 
-@router.get("/turns/{conversation_id}/{turn_id}", responses=responses(404), summary="What became of a turn")
+@router.get(
+    "/turns/{conversation_id}/{turn_id}", responses=responses(404, ok=TurnOutcomeShape), summary="What became of a turn"
+)
 async def turn_outcome(
     conversation_id: Annotated[Name, Path()], turn_id: Annotated[Name, Path()], principal: Caller, at: HouseOf
-) -> dict[str, Any]:
+) -> Response:
     """stored, filtered (and why), batched, extracted, remembered or dead_lettered; 404 until it has come through."""
-    return await at.verbs.turn(principal, conversation_id, turn_id)
+    return answer(await at.verbs.turn(principal, conversation_id, turn_id))
 
 
-@router.get("/turns", responses=responses(404), summary="What became of a turn (ids with slashes)")
+@router.get("/turns", responses=responses(404, ok=TurnOutcomeShape), summary="What became of a turn (ids with slashes)")
 async def turn_outcome_by_query(
     conversation_id: Annotated[Name, Query()], turn_id: Annotated[Name, Query()], principal: Caller, at: HouseOf
-) -> dict[str, Any]:
+) -> Response:
     """The same for ids that do not fit into a path."""
-    return await at.verbs.turn(principal, conversation_id, turn_id)
+    return answer(await at.verbs.turn(principal, conversation_id, turn_id))
 
 
-@router.get("/sessions/{conversation_id}", responses=responses(404), summary="Recent turns", tags=["sessions"])
+@router.get(
+    "/sessions/{conversation_id}", responses=responses(404, ok=SessionShape), summary="Recent turns", tags=["sessions"]
+)
 async def session(
     conversation_id: Annotated[Name, Path()],
     principal: Caller,
     at: HouseOf,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
-) -> dict[str, Any]:
+) -> Response:
     """The last turns of a conversation, filtered ones included; only for who may read everybody who speaks in it."""
-    return await at.verbs.session(principal, conversation_id, limit)
+    return answer(await at.verbs.session(principal, conversation_id, limit))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from processors.access import OwnerRef
 from recall.api.callers import Caller, HouseOf, IdempotencyKey, Version
 from recall.api.problems import ProblemError, responses
+from recall.api.shapes import AcceptedShape, ExplanationShape, HistoryShape, MemoryShape, PageShape, answer
 from recall.requests import Attribute, EditAsked, MemoryId, Name, ReplaceAsked, RestoreAsked, Within
 from schemas import OwnerKind, Status
 
@@ -17,7 +18,7 @@ router = APIRouter(tags=["memories"])
 IdOf = Annotated[MemoryId, Path(examples=["9b2c6d1e-0d6b-5f0e-9a53-0f6a6e1b2c3d"])]
 
 
-@router.get("/memories", responses=responses(), summary="List one owner's memories")
+@router.get("/memories", responses=responses(ok=PageShape), summary="List one owner's memories")
 async def list_memories(
     principal: Caller,
     at: HouseOf,
@@ -28,10 +29,10 @@ async def list_memories(
     attribute: Annotated[Attribute | None, Query()] = None,
     cursor: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_-]+$")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> dict[str, Any]:
+) -> Response:
     """A page in the order in which they were first stated; `next_cursor` is null on the last."""
     try:
-        return await at.verbs.listing(
+        page = await at.verbs.listing(
             principal,
             OwnerRef(owner_kind, owner),
             namespaces=namespace or (),
@@ -42,50 +43,68 @@ async def list_memories(
         )
     except ValueError as error:
         raise ProblemError(422, "invalid", str(error)) from error
+    return answer(page)
 
 
-@router.get("/memories/{memory_id}", responses=responses(404), summary="One memory")
-async def get_memory(memory_id: IdOf, principal: Caller, at: HouseOf, response: Response) -> dict[str, Any]:
+@router.get("/memories/{memory_id}", responses=responses(404, ok=MemoryShape), summary="One memory")
+async def get_memory(memory_id: IdOf, principal: Caller, at: HouseOf) -> Response:
     """Its version is the `ETag`."""
     view = await at.verbs.memory(principal, memory_id)
-    response.headers["ETag"] = f'"{view["version"]}"'
-    return view
+    return answer(view, ETag=f'"{view["version"]}"')
 
 
-@router.get("/memories/{memory_id}/history", responses=responses(404), summary="Every version")
-async def history(memory_id: IdOf, principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.get("/memories/{memory_id}/history", responses=responses(404, ok=HistoryShape), summary="Every version")
+async def history(memory_id: IdOf, principal: Caller, at: HouseOf) -> Response:
     """Oldest first. Of a deleted memory only that there were versions."""
-    return await at.verbs.history(principal, memory_id)
+    return answer(await at.verbs.history(principal, memory_id))
 
 
-@router.get("/memories/{memory_id}/explain", responses=responses(404), summary="Where it comes from")
-async def explain(memory_id: IdOf, principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.get(
+    "/memories/{memory_id}/explain", responses=responses(404, ok=ExplanationShape), summary="Where it comes from"
+)
+async def explain(memory_id: IdOf, principal: Caller, at: HouseOf) -> Response:
     """Turns, writer, policy decision, versions, and who read it."""
-    return await at.verbs.explain(principal, memory_id)
+    return answer(await at.verbs.explain(principal, memory_id))
 
 
-@router.put("/memories/{memory_id}", status_code=202, responses=responses(404, 412, 428), summary="Replace content")
-async def replace(
-    memory_id: IdOf, asked: ReplaceAsked, version: Version, principal: Caller, at: HouseOf
-) -> dict[str, Any]:
+@router.put(
+    "/memories/{memory_id}",
+    status_code=202,
+    responses=responses(404, 412, 428, ok=AcceptedShape, status=202),
+    summary="Replace content",
+)
+async def replace(memory_id: IdOf, asked: ReplaceAsked, version: Version, principal: Caller, at: HouseOf) -> Response:
     """Text and value anew. A write that turns out stale on arrival goes to review; it never wins and never vanishes."""
-    return await at.verbs.edit(principal, memory_id, version, asked)
+    return answer(await at.verbs.edit(principal, memory_id, version, asked), 202)
 
 
-@router.patch("/memories/{memory_id}", status_code=202, responses=responses(404, 412, 428), summary="Change content")
-async def edit(memory_id: IdOf, asked: EditAsked, version: Version, principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.patch(
+    "/memories/{memory_id}",
+    status_code=202,
+    responses=responses(404, 412, 428, ok=AcceptedShape, status=202),
+    summary="Change content",
+)
+async def edit(memory_id: IdOf, asked: EditAsked, version: Version, principal: Caller, at: HouseOf) -> Response:
     """Text or value."""
-    return await at.verbs.edit(principal, memory_id, version, asked)
+    return answer(await at.verbs.edit(principal, memory_id, version, asked), 202)
 
 
-@router.delete("/memories/{memory_id}", status_code=202, responses=responses(404, 412, 428), summary="Delete")
-async def delete(memory_id: IdOf, version: Version, principal: Caller, at: HouseOf) -> dict[str, Any]:
+@router.delete(
+    "/memories/{memory_id}",
+    status_code=202,
+    responses=responses(404, 412, 428, ok=AcceptedShape, status=202),
+    summary="Delete",
+)
+async def delete(memory_id: IdOf, version: Version, principal: Caller, at: HouseOf) -> Response:
     """The content goes; `POST /v1/forget` is the soft way."""
-    return await at.verbs.delete(principal, memory_id, version, "deleted")
+    return answer(await at.verbs.delete(principal, memory_id, version, "deleted"), 202)
 
 
 @router.post(
-    "/memories/{memory_id}/confirm", status_code=202, responses=responses(404, 409, 412, 428), summary="Still true"
+    "/memories/{memory_id}/confirm",
+    status_code=202,
+    responses=responses(404, 409, 412, 428, ok=AcceptedShape, status=202),
+    summary="Still true",
 )
 async def confirm(
     memory_id: IdOf, version: Version, request: Request, principal: Caller, at: HouseOf, token: IdempotencyKey = None
@@ -97,7 +116,10 @@ async def confirm(
 
 
 @router.post(
-    "/memories/{memory_id}/restore", status_code=202, responses=responses(404, 409, 412, 428), summary="Restore"
+    "/memories/{memory_id}/restore",
+    status_code=202,
+    responses=responses(404, 409, 412, 428, ok=AcceptedShape, status=202),
+    summary="Restore",
 )
 async def restore(
     memory_id: IdOf,

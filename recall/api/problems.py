@@ -144,8 +144,8 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, _expected)
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: these can happen, besides what always can."""
+def responses(*statuses: int, ok: type[BaseModel] | None = None, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: `ok` is what is answered when all is well; these errors can happen, besides those that always can."""
     what = {
         400: "Not HTTP or not JSON",
         401: "No good key",
@@ -161,7 +161,10 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     always = (400, 401, 403, 413, 422, 429, 503)
-    return {
-        status: {"description": what[status], "content": {"application/problem+json": schema}}
-        for status in sorted({*always, *statuses})
+    errors: dict[int | str, dict[str, Any]] = {
+        error: {"description": what[error], "content": {"application/problem+json": schema}}
+        for error in sorted({*always, *statuses})
     }
+    if ok is not None:
+        errors[status] = {"model": ok, "description": (ok.__doc__ or "").strip()}
+    return errors

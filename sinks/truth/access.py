@@ -243,9 +243,10 @@ def record_reads(connection: Connection, rows: Sequence[dict[str, Any]]) -> None
 
 def reads_of(connection: Connection, memory_id: str, *, limit: int = 100) -> list[dict[str, Any]]:
     """Who read a memory, newest first."""
-    columns = (read_log.c.reader, read_log.c.verb, read_log.c.version, read_log.c.read_at)
-    query = select(*columns).where(read_log.c.memory_id == memory_id).order_by(read_log.c.id.desc()).limit(limit)
-    return [dict(row._mapping) for row in connection.execute(query)]
+    names = ("reader", "verb", "version", "read_at")
+    query = select(*(read_log.c[name] for name in names)).where(read_log.c.memory_id == memory_id)
+    rows = connection.execute(query.order_by(read_log.c.id.desc()).limit(limit))
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def page(
@@ -344,7 +345,7 @@ def decisions_about(connection: Connection, candidate_ids: Sequence[str]) -> lis
     """What the policy said about these claims, oldest first."""
     columns = ("candidate_id", "decision", "reasons", "policy_version", "channel", "decided_at")
     query = select(*(decisions.c[name] for name in columns)).where(decisions.c.candidate_id.in_(list(candidate_ids)))
-    return [dict(row._mapping) for row in connection.execute(query.order_by(decisions.c.decided_at))]
+    return [dict(zip(columns, row, strict=True)) for row in connection.execute(query.order_by(decisions.c.decided_at))]
 
 
 def owner_of(connection: Connection, owner_key: str) -> tuple[str, OwnerRef] | None:

@@ -195,3 +195,15 @@ def test_the_description_names_every_answer(sqlite_truth: Truth) -> None:
                 # An operation without parameters cannot be asked wrongly.
                 continue
     assert seen > 200
+
+
+def test_every_route_says_what_it_answers_and_every_error_is_a_problem(house: House) -> None:
+    for path, operations in house.app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            for status, answer in operation["responses"].items():
+                kinds = answer.get("content", {})
+                where = f"{method} {path} {status}"
+                if int(status) >= 400:
+                    assert kinds["application/problem+json"]["schema"]["$ref"].endswith("/Problem"), where
+                elif status != "204" and path != "/v1/changes":
+                    assert kinds["application/json"]["schema"]["$ref"].endswith("Shape"), where

@@ -29,6 +29,7 @@ from sinks.truth.tables import memories as memory_table
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.resolve import ResolveStage
+from tests.doubles.described import Described
 from tests.doubles.records import claim
 
 PEPPER = b"a pepper for tests, 32 bytes long"
@@ -68,7 +69,10 @@ class PlainReader:
         return Context(text, len(text), dict(enumerate(found, 1)))
 
     async def summarize(self, tenant: str, conversation_id: str, owner: str, now: datetime) -> Mapping[str, Any]:
-        return {"summary": f"about {conversation_id}", "by": "extracted"}
+        notes: dict[str, list[str]] = {
+            name: [] for name in ("facts", "decisions", "open_loops", "key_points", "digests")
+        }
+        return {"method": "extract", "turns": 1, "unsummarised": 0} | notes | {"facts": [f"about {conversation_id}"]}
 
 
 class LeakyReader(PlainReader):
@@ -107,6 +111,7 @@ class House:
             self.now,
             config=config or ApiConfig(rate=1e9, burst=10**9, stranger_rate=1e9, stranger_burst=10**9),
         )
+        self.described = Described(self.app)
         nearest = Nearest(lambda _text, others: [0.0] * len(others), dedupe=0.92, conflict=0.85)
         self._stages = {name: ResolveStage(name, nearest, Metrics()) for name in ("candidates", "commands")}
         self._offset = itertools.count()
@@ -118,10 +123,11 @@ class House:
         self.sent += messages
 
     def client(self, key: str | None = None, **headers: str) -> httpx.AsyncClient:
-        """An HTTP client in the same process."""
+        """An HTTP client in the same process, which holds every answer against the description."""
         given = ({"Authorization": f"Bearer {key}"} if key is not None else {}) | headers
         transport = httpx.ASGITransport(app=self.app)
-        return httpx.AsyncClient(transport=transport, base_url="http://memriver", headers=given)
+        hooks = {"response": [self.described.check]}
+        return httpx.AsyncClient(transport=transport, base_url="http://memriver", headers=given, event_hooks=hooks)
 
     def key(
         self,
