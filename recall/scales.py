@@ -7,7 +7,7 @@ from bisect import bisect_right
 from processors.recall import Scales
 from processors.recall.evidence import Spread
 from sinks.embedders import calibration_for
-from sinks.embedders.calibration import DEFAULT, Knots
+from sinks.embedders.calibration import DEFAULT, Calibration, Knots
 
 _TOP_TENTH = 1.2816
 """Standard deviations above the mean beyond which a tenth of a normal distribution lies."""
@@ -17,14 +17,18 @@ FLOOR_OF_UNMEASURED = 0.35
 
 
 def scales_for(model: str) -> Scales:
-    """The scales of a model; for one never measured, a wide spread and raw cosines."""
-    calibration = calibration_for(model)
+    """The built-in scales of a model; for one never measured, a wide spread and raw cosines."""
+    return scales_of(calibration_for(model))
+
+
+def scales_of(calibration: Calibration) -> Scales:
+    """The scales of a collection, by its calibration."""
     return Scales(calibration.relevance, _spread(calibration.relevance_knots[DEFAULT]))
 
 
-def floor_for(model: str) -> float:
+def floor_of(calibration: Calibration) -> float:
     """The relevance below which a memory is not handed out: SPEC R4's, lower where scores are raw cosines."""
-    knots = calibration_for(model).relevance_knots[DEFAULT]
+    knots = calibration.relevance_knots[DEFAULT]
     return FLOOR if len(knots) > 2 else FLOOR_OF_UNMEASURED
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import orjson
 
 Knots = tuple[tuple[float, float], ...]
 """(cosine, score), both strictly ascending."""
@@ -52,6 +53,24 @@ class Calibration:
     def sameness(self, cosine: float, one_language: str, other_language: str) -> float:
         """How surely two memories say the same, in [0, 1]."""
         return _interpolate(_choose(self.sameness_knots, one_language, other_language), cosine)
+
+    def to_json(self) -> str:
+        """As it is stored with a collection."""
+        return orjson.dumps({"relevance": dict(self.relevance_knots), "sameness": dict(self.sameness_knots)}).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Calibration:
+        """Back from `to_json`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        maps = orjson.loads(text)
+        relevance, sameness = (
+            {key: tuple((float(x), float(y)) for x, y in knots) for key, knots in maps[name].items()}
+            for name in ("relevance", "sameness")
+        )
+        return cls(relevance, sameness)
 
 
 def fit_relevance(answers: Sequence[float], unrelated: Sequence[float]) -> Knots:

@@ -464,3 +464,44 @@ feedback = _table(
     Index("ix_feedback_recorded", "recorded_at", "feedback_key"),
     Index("ix_feedback_owner", "owner_key"),
 )
+
+collections = _table(
+    "collections",
+    # Prefix, model and dimension; the vector store's own name for it.
+    Column("name", Name, primary_key=True),
+    # The embedder as configuration spells it: hashing:768, openai:text-embedding-3-small.
+    Column("embedder", Name, nullable=False),
+    Column("model", Name, nullable=False),
+    Column("dimension", Integer, nullable=False),
+    # building, verified, live, previous, dropping, dropped
+    Column("status", String(16), nullable=False),
+    # live, or other: the unique index is what makes a second of either impossible. NULL once it is dropped.
+    Column("place", String(16), nullable=True),
+    # What whoever owns the vectors is asked to do: build, verify, repair, drop.
+    Column("task", String(16), nullable=True),
+    Column("source", String(16), nullable=False),
+    # Memories a second at most; NULL: as fast as it goes.
+    Column("rate", Integer, nullable=True),
+    # Who does the task, and until when it is theirs.
+    Column("holder", String(64), nullable=True),
+    Column("held_until", Utc, nullable=True),
+    # How far the build has come: the last memory id, or offsets by partition.
+    Column("reached", Text, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    # Changes that could not be written while this was not the live one, and how many of them a repair has made good.
+    Column("missed", BigInteger, nullable=False),
+    Column("repaired", BigInteger, nullable=False),
+    # JSON: the calibration measured for it, and what the last verification found.
+    Column("calibration", LongText, nullable=True),
+    Column("report", LongText, nullable=True),
+    # Why the last task failed.
+    Column("error", Text, nullable=True),
+    Column("started_at", Utc, nullable=False),
+    Column("built_at", Utc, nullable=True),
+    Column("verified_at", Utc, nullable=True),
+    # When it last became, or ceased to be, the live one.
+    Column("switched_at", Utc, nullable=True),
+    Column("dropped_at", Utc, nullable=True),
+    Index("ux_collections_place", "place", unique=True),
+)
