@@ -106,7 +106,7 @@ def create_app(
             CORSMiddleware,
             allow_origins=list(chosen.cors_origins),
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-Match", "Idempotency-Key"],
+            allow_headers=["Authorization", "Content-Type", "If-Match", "Idempotency-Key", "Last-Event-ID"],
             expose_headers=["ETag", "Retry-After"],
         )
     app.add_middleware(Guard, max_body=chosen.max_body)

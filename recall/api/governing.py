@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
@@ -188,13 +188,17 @@ async def changes(
     owner: Annotated[Name, Query()],
     owner_kind: OwnerKind = OwnerKind.USER,
     namespace: Annotated[list[Within] | None, Query(max_length=16)] = None,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", max_length=64, description="go on after this event")
+    ] = None,
 ) -> StreamingResponse:
-    """Server-sent events `memory_updated` of one owner, from now on.
+    """Server-sent events `memory_updated` of one owner, from now on, or from the one in `Last-Event-ID` on.
 
-    `owner_seq` counts without gaps: after one, or after `lost`, read the memories again.
+    Only the last ones are kept: who comes back too late gets `lost`. `owner_seq` counts without gaps: after one, or after
+    `lost`, read the memories again.
     """
     now = request.app.state.now
     named = (OwnerRef(owner_kind, owner),)
     authorise(principal, Scope.READ, named[0], now(), namespace or ())
-    events = stream(at.changes, lambda: at.keyring.principal(key), named, namespace or (), now)
+    events = stream(at.changes, lambda: at.keyring.principal(key), named, namespace or (), now, last_event_id)
     return StreamingResponse(events, media_type="text/event-stream")

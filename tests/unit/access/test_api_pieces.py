@@ -92,6 +92,41 @@ async def test_a_revoked_key_ends_the_feed() -> None:
     assert (len(pieces), pieces[0].startswith(b"event: closed"), hub.listeners) == (1, True, 0)
 
 
+async def test_who_comes_back_goes_on_after_the_last_event_it_had_and_too_late_is_a_loss() -> None:
+    """Scenario: three events, of which the listener had the first, and the log repeats it. We expect the others, judged
+    like any; and a loss after an event that is not kept, or after a break in the feed itself."""
+    hub = ChangeHub(kept=4)
+    held = principal(Grant(OwnerKind.USER, "ann", "profile"))
+    first, hidden, second = event("first"), event("hidden", namespace="user/ann/health"), event("second")
+    for item in (first, hidden, second, first):
+        hub.publish(item)
+
+    async def rest(after: str) -> list[bytes]:
+        feed = stream(hub, lambda: held, (ANN,), (), lambda: at(0), after)
+        pieces = [await anext(feed)]
+        while len(pieces) < 3 and b"lost" not in pieces[-1]:
+            pieces.append(await anext(feed))
+        await feed.aclose()
+        return pieces[1:]
+
+    went_on = await rest(first.event_id)
+    assert [piece.split(b"\n")[0] for piece in went_on] == [b"id: " + x.event_id.encode() for x in (second, first)]
+    assert (await rest("unknown"))[0].startswith(b"event: lost")
+    hub.publish(event("third"))
+    assert (await rest(hidden.event_id))[0].startswith(b"id: " + second.event_id.encode())
+    hub.close()
+    assert (await rest(second.event_id))[0].startswith(b"event: lost")
+    assert hub.listeners == 0
+
+
+async def test_an_event_of_somebody_else_asks_nobody_about_this_listener() -> None:
+    def never() -> Principal:
+        raise AssertionError("asked")
+
+    pieces = await heard(ChangeHub(), never, event("other owner", owner="bob", namespace="user/bob/profile"))
+    assert [piece.split(b"\n")[0] for piece in pieces] == [b"event: lost"]
+
+
 async def test_who_falls_behind_is_told_so_and_keeps_no_one_waiting() -> None:
     hub = ChangeHub()
     slow, quick = hub.listen(), hub.listen()
