@@ -40,6 +40,7 @@ from memriver_client.resources import AsyncMemories, AsyncTurns, Memories, Turns
 from memriver_client.results import (
     Accepted,
     Citation,
+    Clarification,
     Command,
     CommandStatus,
     Context,
@@ -66,6 +67,7 @@ __all__ = [
     "BadRequest",
     "Change",
     "Citation",
+    "Clarification",
     "Command",
     "CommandStatus",
     "Conflict",

@@ -221,22 +221,29 @@ class AsyncMemriver:
         """What became of an accepted command."""
         return await self._send(calls.command(command_id))
 
-    async def report_conflict(self, memory_id: str, version: int, detail: str) -> None:
-        """Two contents under one version were seen: put it before a reviewer."""
-        await self._send(calls.report_conflict(memory_id, version, detail))
+    async def report_conflict(self, memory_id: str, version: int, detail: str) -> results.Accepted:
+        """Two contents under one version were seen: put it before a reviewer. Asked once, however many report it."""
+        return await self._send(calls.report_conflict(memory_id, version, detail))
 
     async def changes(
-        self, owner: str, *, owner_kind: str = "user", namespaces: Sequence[str] = ()
+        self,
+        owner: str,
+        *,
+        owner_kind: str = "user",
+        namespaces: Sequence[str] = (),
+        after: str | None = None,
     ) -> AsyncIterator[MemoryUpdated]:
-        """The owner's changes from now on, as they happen. `Replica` does more: it misses nothing and keeps the state.
+        """The owner's changes as they happen, from now on or after the event of that id, if the server still has it.
+
+        `Replica` does more: it misses nothing and keeps the state.
 
         Raises:
-            FeedLost: the feed ended or skipped something; read the memories again, then listen again.
+            FeedLost: the feed ended or skipped something. With its `after`, listen again from there; without one, read the
+                memories again first.
         """
-        call = calls.changes(owner, owner_kind=owner_kind, namespace=list(namespaces))
+        call = calls.changes(owner, after=after, owner_kind=owner_kind, namespace=list(namespaces))
         request = exchange.request(self._http, call, "")
         # The feed is silent while nothing changes; the server's heartbeat comes every 15 seconds.
-        request.headers["Accept"] = "text/event-stream"
         request.extensions["timeout"] = {**request.extensions["timeout"], "read": 60.0}
         reader = FeedReader()
         try:
@@ -251,12 +258,13 @@ class AsyncMemriver:
                 found = reader.line(line)
                 event = exchange.message(found) if found is not None else None
                 if event is not None:
+                    after = event.event_id
                     yield event
         except httpx.TransportError as failure:
-            raise FeedLost(f"the connection broke ({type(failure).__name__})") from failure
+            raise FeedLost(f"the connection broke ({type(failure).__name__})", after=after) from failure
         finally:
             await response.aclose()
-        raise FeedLost("the feed ended")
+        raise FeedLost("the feed ended", after=after)
 
     async def _send(self, call: Call[T]) -> T:
         key, attempt = self._new_key(), 0

@@ -108,10 +108,11 @@ def list_memories(owner: str, *, statuses: Sequence[str] = (), **more: Any) -> C
     return Call("GET", "/v1/memories", results.page, params=params)
 
 
-def changes(owner: str, **more: Any) -> Call[None]:
-    """GET /v1/changes: Server-Sent Events."""
+def changes(owner: str, *, after: str | None = None, **more: Any) -> Call[None]:
+    """GET /v1/changes: Server-Sent Events, after the event of that id."""
     params = {name: value for name, value in {"owner": owner, **more}.items() if _given(value)}
-    return Call("GET", "/v1/changes", lambda _data: None, params=params)
+    headers = {"Accept": "text/event-stream", **({"Last-Event-ID": after} if after is not None else {})}
+    return Call("GET", "/v1/changes", lambda _data: None, params=params, headers=headers)
 
 
 def get_memory(memory_id: str) -> Call[Memory]:
@@ -148,10 +149,10 @@ def restore_memory(memory_id: str, version: int, to: int, **more: Any) -> Call[r
     return Call("POST", path, results.accepted, _body(version=to, **more), headers=_if_match(version))
 
 
-def report_conflict(memory_id: str, version: int, detail: str) -> Call[None]:
+def report_conflict(memory_id: str, version: int, detail: str) -> Call[results.Accepted]:
     """POST /v1/reviews."""
     body = _body(kind="conflict", memory_id=memory_id, version=version, detail=detail)
-    return Call("POST", "/v1/reviews", lambda _data: None, body)
+    return Call("POST", "/v1/reviews", results.accepted, body)
 
 
 def _if_match(version: int) -> dict[str, str]:

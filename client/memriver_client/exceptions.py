@@ -45,7 +45,15 @@ class BadAnswer(MemriverError):
 
 
 class FeedLost(MemriverError):
-    """The change feed dropped events, or its connection broke: read the memories again, then listen again."""
+    """The change feed dropped events, or its connection broke: read the memories again, then listen again.
+
+    `after` is the id of the last event that came before the connection broke: `changes(…, after=…)` goes on there, or
+    raises this again, without one, when the server keeps it no longer.
+    """
+
+    def __init__(self, message: str, *, after: str | None = None) -> None:
+        super().__init__(message)
+        self.after = after
 
 
 class ApiError(MemriverError):

@@ -23,12 +23,16 @@ class RecentTurn:
 
 @dataclass(frozen=True)
 class Found:
-    """One result: a memory or a recent turn. `score` in [0, 1]; `parts` are its terms when `explain` was asked for."""
+    """One result: a memory or a recent turn. `score` in [0, 1].
+
+    With `explain`, `parts` are the score's terms and `sources` what proposed it (dense, keyword, slot, triple, …).
+    """
 
     score: float
     memory: Memory | None = None
     turn: RecentTurn | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -37,12 +41,24 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Clarification:
+    """What to ask the user instead of guessing, and what is offered."""
+
+    question: str = field(repr=False)
+    candidates: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
 class Recalled:
-    """Best first. `note` says why nothing was found; `clarify` what to ask the user instead of guessing."""
+    """Best first. `note` is the honest sentence when nothing is relevant; `clarify` what to ask instead of guessing.
+
+    `degraded` names what was away meanwhile ("embedder", "vectors"): the rest answered, and may have missed something.
+    """
 
     results: tuple[Found, ...]
     note: str | None = None
-    clarify: str | None = None
+    clarify: Clarification | None = None
+    degraded: tuple[str, ...] = ()
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -138,12 +154,21 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Summary:
-    """The summary of a conversation; `raw` has everything the API says of it."""
+    """The summary of a conversation; `raw` has everything the API says of it.
+
+    `method` says who made it (None: there is none yet), `turns` how many it covers, `unsummarised` how many came since.
+    `digests` are the last turns as lines of 80 characters.
+    """
 
     conversation_id: str
-    summary: str = field(default="", repr=False)
-    key_points: tuple[Any, ...] = field(default=(), repr=False)
-    open_loops: tuple[Any, ...] = field(default=(), repr=False)
+    method: str | None = None
+    turns: int = 0
+    unsummarised: int = 0
+    facts: tuple[str, ...] = field(default=(), repr=False)
+    decisions: tuple[str, ...] = field(default=(), repr=False)
+    open_loops: tuple[str, ...] = field(default=(), repr=False)
+    key_points: tuple[str, ...] = field(default=(), repr=False)
+    digests: tuple[str, ...] = field(default=(), repr=False)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -169,7 +194,13 @@ class Page:
 
 def recalled(data: Any) -> Recalled:
     """From JSON."""
-    return Recalled(tuple(_found(item) for item in data["results"]), data.get("note"), data.get("clarify"))
+    asking = data.get("clarify")
+    return Recalled(
+        results=tuple(_found(item) for item in data["results"]),
+        note=data.get("note"),
+        clarify=Clarification(asking["question"], tuple(asking.get("candidates") or ())) if asking else None,
+        degraded=tuple(data.get("degraded") or ()),
+    )
 
 
 def context(data: Any) -> Context:
@@ -222,11 +253,15 @@ def summary(data: Any) -> Summary:
     """From JSON."""
     return Summary(
         conversation_id=data["conversation_id"],
-        summary=str(data.get("summary") or ""),
-        key_points=tuple(data.get("key_points") or ()),
-        open_loops=tuple(data.get("open_loops") or ()),
+        method=data.get("method"),
+        turns=data.get("turns") or 0,
+        unsummarised=data.get("unsummarised") or 0,
+        **{name: tuple(data.get(name) or ()) for name in _NOTES},
         raw=dict(data),
     )
+
+
+_NOTES = ("facts", "decisions", "open_loops", "key_points", "digests")
 
 
 def turn_status(data: Any) -> TurnStatus:
@@ -265,6 +300,7 @@ def _found(item: Any) -> Found:
         memory=Memory.from_view(memory) if memory else None,
         turn=_turn(turn) if turn else None,
         parts=item.get("parts") or {},
+        sources=tuple(item.get("sources") or ()),
     )
 
 
