@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -12,15 +12,21 @@ import orjson
 from pydantic import ValidationError
 
 from processors.exceptions import PoisonError
-from schemas import DeadLetter, new_id
+from schemas import DeadLetter
+from sinks.truth.deadletters import Redriven, letter_id
 from sinks.truth.outbox import Outgoing
 
 MAX_RAW_BYTES = 4 * 1024 * 1024
 """The largest `max.message.bytes` of a topic that a stage reads: a cut message could never be repaired and replayed."""
 
 
+HEADER = "memriver-dead-letter"
+"""Kafka header of a message that was sent again: `ID:ATTEMPT`."""
+_HEADER_VALUE = re.compile(rb"([!-9;-~]{1,36}):([1-9][0-9]{0,5})")
+
+
 class Placed(Protocol):
-    """Anything with bytes and a place in a log."""
+    """Anything with bytes and a place in a log; `redriven` if it is a dead letter's second or later attempt."""
 
     @property
     def topic(self) -> str: ...
@@ -30,6 +36,27 @@ class Placed(Protocol):
     def value(self) -> bytes | None: ...
     @property
     def place(self) -> str: ...
+    @property
+    def redriven(self) -> Redriven | None: ...
+
+
+def header_of(item: Redriven) -> tuple[str, bytes]:
+    """The header that a message carries when it is sent again."""
+    return HEADER, f"{item.dead_letter_id}:{item.attempt}".encode()
+
+
+def redriven(headers: Iterable[tuple[str, bytes]] | None) -> Redriven | None:
+    """What the headers say; None for a message that comes for the first time, and for a header that is no such thing."""
+    for name, value in headers or ():
+        found = _HEADER_VALUE.fullmatch(value) if name == HEADER and value is not None else None
+        if found is not None and int(found[2]) > 1:
+            return Redriven(found[1].decode(), int(found[2]))
+    return None
+
+
+def redriven_of(messages: Iterable[Placed]) -> list[tuple[Redriven, bytes]]:
+    """Those that were sent again, with their bytes, as `deadletters.resolve` takes them."""
+    return [(item.redriven, item.value or b"") for item in messages if item.redriven is not None]
 
 
 def reason_of(error: Exception) -> tuple[str, str]:
@@ -50,22 +77,20 @@ def reason_of(error: Exception) -> tuple[str, str]:
 
 
 def dead_letter(stage: str, message: Placed, error: Exception, now: datetime) -> DeadLetter:
-    """The letter; its id is a digest of stage, place and bytes, so a redelivery makes the same one.
-
-    The bytes are part of it because a place is not for ever: a topic that is made anew counts from 0 again.
-    """
+    """The letter. A redelivery makes the same one; a message that was redriven makes the one it came from, at its attempt."""
     reason, detail = reason_of(error)
     value = message.value or b""
-    raw = value[:MAX_RAW_BYTES]
+    again = message.redriven
     return DeadLetter(
-        dead_letter_id=new_id("dead", stage, message.place, hashlib.blake2b(value, digest_size=16).hexdigest()),
+        dead_letter_id=again.dead_letter_id if again else letter_id(stage, message.place, value),
         stage=stage,
         reason=reason,
         detail=detail,
         where=message.place,
         topic=message.topic,
         key=message.key.decode("utf-8", "replace") if message.key else None,
-        raw=base64.b64encode(raw).decode(),
+        attempts=again.attempt if again else 1,
+        raw=base64.b64encode(value[:MAX_RAW_BYTES]).decode(),
         failed_at=now,
     )
 

@@ -32,8 +32,9 @@ from sqlalchemy import Connection
 
 from processors.exceptions import FatalError, PoisonError, TransientError
 from sinks.truth import Truth, deadletters, outbox
+from sinks.truth.deadletters import Redriven
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import dead_letter, letters_out
+from streams.deadletter import dead_letter, letters_out, redriven, redriven_of
 from streams.metrics import Metrics
 
 log = logging.getLogger("memriver.delivery")
@@ -53,6 +54,12 @@ class Message:
     key: bytes | None
     value: bytes | None
     timestamp: float
+    headers: Sequence[tuple[str, bytes]] = ()
+
+    @property
+    def redriven(self) -> Redriven | None:
+        """Whose dead letter this is, and which attempt, if it was sent again."""
+        return redriven(self.headers)
 
     @property
     def place(self) -> str:
@@ -388,12 +395,14 @@ class Delivery:
     def _commit(self, judged: _Judged[T], stage: Stage[T], runs: _Runs) -> list[Outgoing]:
         now = self._now()
         letters = [dead_letter(stage.name, message, error, now) for message, error in judged.bad]
+        again = redriven_of(item.message for item in judged.good)
 
         def work(connection: Connection) -> list[Outgoing]:
             runs.count += 1
             out = stage.commit(connection, judged.good, now) if judged.good else []
-            deadletters.put(connection, letters)
-            out += letters_out(letters)
+            out += letters_out(deadletters.put(connection, letters))
+            if again:
+                deadletters.resolve(connection, stage.name, again, now)
             return outbox.put(connection, stage.name, out, now)
 
         rows = self._truth.run(work)
@@ -518,7 +527,7 @@ async def _groups(events: AsyncIterator[Any], size: int, linger: float) -> Async
 
 def _message(event: Any) -> Message:
     raw = event.message
-    return Message(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.timestamp)
+    return Message(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.timestamp, raw.headers or ())
 
 
 def _end_process(reason: str) -> None:

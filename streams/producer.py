@@ -84,8 +84,20 @@ class EventProducer:
         except KafkaError as error:
             raise TransientError(f"broker away or refusing ({type(error).__name__})") from error
 
-    async def send(self, topic: str, key: str, payload: bytes) -> asyncio.Future[Any]:
-        """Queue one message of a gateway; the future is done when the brokers have it.
+    def topic(self, name: str) -> str:
+        """The real name of a topic."""
+        return self._settings.topic(name)
+
+    async def send(
+        self,
+        topic: str,
+        key: str,
+        payload: bytes,
+        *,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> asyncio.Future[Any]:
+        """Queue one message of a gateway; the future is done when the brokers have it. The key chooses the partition.
 
         Raises:
             PoisonError: larger than a broker takes.
@@ -94,9 +106,10 @@ class EventProducer:
             raise PoisonError("too_large", f"{len(payload)} bytes; a message may have {MAX_MESSAGE_BYTES}")
         name = self._settings.topic(topic)
         self.sent[topic] += 1
-        partition = await self._partition(name, key)
+        if partition is None:
+            partition = await self._partition(name, key)
         future: asyncio.Future[Any] = await self._ready().send(
-            name, value=payload, key=key.encode(), partition=partition
+            name, value=payload, key=key.encode(), partition=partition, headers=list(headers)
         )
         return future
 

@@ -180,6 +180,7 @@ retractions = _table(
     Column("below_revision", Integer, nullable=True),
     Column("order_key", String(255), nullable=False),
     Index("ix_retractions_target", "target_turn_key"),
+    Index("ix_retractions_owner", "owner_key"),
 )
 
 cells = _table(
@@ -189,6 +190,7 @@ cells = _table(
     Column("slot_key", Key, nullable=False),
     Column("body", LongText, nullable=False),
     Index("ix_cells_slot", "slot_key"),
+    Index("ix_cells_owner", "owner_key", "cell_key"),
 )
 
 memories = _table(
@@ -306,12 +308,36 @@ dead_letters = _table(
     # With the deployment's prefix: Kafka's own limit is 249.
     Column("topic", String(249), nullable=False),
     Column("message_key", String(64), nullable=True),
+    # As far as the bytes tell.
+    Column("tenant", Name, nullable=True),
     Column("attempts", Integer, nullable=False),
     Column("raw", Blob, nullable=False),
+    # What a person made of it; NULL while nobody mended anything.
+    Column("mended", Blob, nullable=True),
+    Column("first_failed_at", Utc, nullable=False),
     Column("failed_at", Utc, nullable=False),
-    # open, redriven, dropped
+    # waiting, redriven, resolved, dropped
     Column("status", String(16), nullable=False),
-    Index("ix_dead_letters_status", "status", "failed_at"),
+    # Digest of the bytes that were sent again, and when the broker had them: NULL is "not yet", so that a command that
+    # died in between is simply given again.
+    Column("sent_digest", Key, nullable=True),
+    Column("sent_at", Utc, nullable=True),
+    Index("ix_dead_letters_status", "status", "first_failed_at"),
+)
+
+dead_letter_log = _table(
+    "dead_letter_log",
+    Column("id", AutoId, primary_key=True, autoincrement=True),
+    Column("dead_letter_id", String(36), nullable=False),
+    # failed, mended, redriven, resolved, dropped
+    Column("action", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    # A person at a command line, or the stage.
+    Column("actor", Name, nullable=False),
+    # The reason for a failure or for dropping; no content.
+    Column("note", Text, nullable=False),
+    Column("at", Utc, nullable=False),
+    Index("ix_dead_letter_log_letter", "dead_letter_id"),
 )
 
 api_keys = _table(
@@ -504,4 +530,35 @@ collections = _table(
     Column("switched_at", Utc, nullable=True),
     Column("dropped_at", Utc, nullable=True),
     Index("ux_collections_place", "place", unique=True),
+)
+
+# Erasure and sealing. Nothing here names a person: a subject is a keyed hash (`sinks.sealing.identity`).
+
+subjects = _table(
+    "subjects",
+    Column("subject_key", Key, primary_key=True),
+    # tenant, owner, conversation, memory, turn
+    Column("kind", String(16), nullable=False),
+    Column("suppressed", Boolean, nullable=False),
+    # What an owner's turns are sealed with now.
+    Column("key_id", String(36), nullable=True),
+    Column("erasure_id", String(36), nullable=True),
+    # A tenant's: some of its conversations or turns are suppressed.
+    Column("partial", Boolean, nullable=False, quote=True),
+    Column("changed_at", Utc, nullable=False),
+    Index("ix_subjects_erasure", "erasure_id"),
+)
+
+data_keys = _table(
+    "data_keys",
+    Column("key_id", String(36), primary_key=True),
+    Column("subject_key", Key, nullable=False),
+    # NULL: destroyed.
+    Column("wrapped", Blob, nullable=True),
+    # Name of the master key that wraps it.
+    Column("master", String(32), nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("destroyed_at", Utc, nullable=True),
+    Index("ix_data_keys_subject", "subject_key"),
+    Index("ix_data_keys_master", "master"),
 )

@@ -13,6 +13,7 @@ from streams.cli import (
     access,
     admin,
     contexting,
+    deadletters,
     evaluate,
     feedback,
     inspect,
@@ -35,6 +36,7 @@ services.register(app)
 process.register(app)
 logs.register(app)
 inspect.register(app)
+deadletters.register(app)
 contexting.register(app)
 feedback.register(app)
 recalling.register(app)

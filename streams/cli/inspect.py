@@ -1,20 +1,19 @@
-"""Command line, looking: memories, turns, dead letters, doctor."""
+"""Command line, looking: memories, turns, doctor."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from sqlalchemy import Connection
 
 from processors.exceptions import MemriverError, PoisonError
-from schemas import ExtractionBatch, Status
+from schemas import Status
 from sinks.truth import Truth, batches, deadletters, memories, turns
 from sinks.truth.migrate import check as check_schema
 from sinks.truth.migrate import current, head
 from streams.cli.embedded import quiet_logs
-from streams.cli.output import as_json, console, errors, memory_view, table, turn_view
+from streams.cli.output import as_json, memory_view, table, turn_view
 from streams.producer import EventProducer
 from streams.runtime import open_embedder, open_truth, open_vector_store, settings_url
 from streams.settings import Settings
@@ -32,10 +31,6 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="What became of a turn.", no_args_is_help=True)
     group.command("status")(turns_status)
     app.add_typer(group, name="turns")
-    group = typer.Typer(help="Messages that could not be processed.", no_args_is_help=True)
-    group.command("list")(dlq_list)
-    group.command("redrive")(dlq_redrive)
-    app.add_typer(group, name="dlq")
     app.command()(doctor)
 
 
@@ -108,97 +103,6 @@ def turns_status(
     table("Turns", columns, [[row[name] for name in columns] for row in rows])
 
 
-def dlq_list(
-    reason: Annotated[str | None, typer.Option(help="only this reason")] = None,
-    status: Annotated[str, typer.Option(help="open, redriven or dropped")] = "open",
-    json: Json = False,
-) -> None:
-    """Dead letters, with reason and place."""
-    with _truth().reading() as connection:
-        rows = deadletters.listing(connection, status=status, reason=reason)
-    shown = [_letter_view(row) for row in rows]
-    if json:
-        as_json(shown)
-        return
-    columns = ("id", "stage", "reason", "detail", "where", "failed_at")
-    table("Dead letters", columns, [[row[name] for name in columns] for row in shown])
-
-
-def _letter_view(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": row["dead_letter_id"],
-        "stage": row["stage"],
-        "reason": row["reason"],
-        "detail": row["detail"],
-        "where": row["place"],
-        "attempts": row["attempts"],
-        "failed_at": row["failed_at"],
-        "raw": row["raw"].decode("utf-8", "replace"),
-    }
-
-
-_HOME = {"import": "turns", "ingest": "turns", "extract": "batches", "resolve": "candidates", "feedback": "feedback"}
-"""Where a stage's messages come from. A dead letter that could not itself be read (stage bury) has no way back."""
-
-
-def dlq_redrive(
-    dead_letter_id: Annotated[list[str] | None, typer.Argument(metavar="ID...")] = None,
-    reason: Annotated[str | None, typer.Option(help="all with this reason")] = None,
-    json: Json = False,
-) -> None:
-    """Send dead letters through the pipeline again. What was processed meanwhile is recognised and not doubled."""
-    if not dead_letter_id and reason is None:
-        raise PoisonError("invalid_option", "say which: IDs, or --reason")
-    settings = Settings()
-    quiet_logs("ERROR")
-    truth = open_truth(settings)
-    with truth.reading() as connection:
-        found = [deadletters.get(connection, item) for item in dead_letter_id or []]
-        rows = [row for row in found if row is not None and row["status"] == "open"]
-        if reason is not None:
-            rows += deadletters.listing(connection, reason=reason, limit=10_000)
-    stuck = [row for row in rows if row["stage"] not in _HOME]
-    rows = [row for row in rows if row["stage"] in _HOME]
-    asyncio.run(_redrive(settings, truth, rows))
-    if stuck:
-        errors.print(f"{len(stuck)} have no way back: their stage is not one that reads a topic", markup=False)
-    if json:
-        as_json({"redriven": [row["dead_letter_id"] for row in rows]})
-    else:
-        console.print(f"{len(rows)} dead letters sent again")
-
-
-async def _redrive(settings: Settings, truth: Truth, rows: list[dict[str, Any]]) -> None:
-    producer = EventProducer(settings)
-    await producer.start()
-    try:
-        for row in rows:
-            topic = _HOME[row["stage"]]
-            if row["topic"].endswith("commands"):
-                topic = "commands"
-            if topic == "batches":
-                await asyncio.to_thread(_ask_again, truth, row["raw"])
-            await (await producer.send(topic, row["message_key"] or row["dead_letter_id"], row["raw"]))
-            letter_id = row["dead_letter_id"]
-            await asyncio.to_thread(truth.run, lambda c, key=letter_id: deadletters.close(c, key, "redriven"))
-    finally:
-        await producer.stop()
-
-
-def _ask_again(truth: Truth, raw: bytes) -> None:
-    """The extract stage leaves alone what it has given up on, until somebody asks for it."""
-    try:
-        batch = ExtractionBatch.from_bytes(raw)
-    except ValueError:
-        return  # it will be a dead letter again, and say why
-
-    def work(connection: Connection) -> None:
-        batches.ask_again(connection, batch.batch_id)
-        turns.ask_again(connection, [turn.turn_key for turn in batch.turns])
-
-    truth.run(work)
-
-
 def doctor(json: Json = False) -> None:
     """Check every part of this deployment and say what is wrong, in words; exit code 1 if something is."""
     settings = Settings()
@@ -234,7 +138,7 @@ async def _examine(settings: Settings) -> list[dict[str, str]]:
             say(
                 "dead letters",
                 "note" if letters else "ok",
-                f"{letters} open" + (": memriver dlq list" if letters else ""),
+                f"{letters} waiting" + (": memriver dlq list" if letters else ""),
             )
     except MemriverError as error:
         say("database", "wrong", str(error))

@@ -39,6 +39,22 @@ def _cell(value: Any) -> str:
     return text.replace("[", "\\[")
 
 
+def plain_bytes(raw: bytes, *, hexadecimal: bool = False) -> str:
+    """A message's bytes for a terminal: text with its control characters escaped, or a dump of 16 bytes a line."""
+    try:
+        text = None if hexadecimal else raw.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is not None:
+        # A message may hold escape sequences that would speak to the terminal.
+        return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    lines = (raw[start : start + 16] for start in range(0, len(raw), 16))
+    return "\n".join(
+        f"{number * 16:08x}  {line.hex(' '):<47}  {''.join(chr(b) if 32 <= b < 127 else '.' for b in line)}"
+        for number, line in enumerate(lines)
+    )
+
+
 def memory_view(memory: Memory) -> dict[str, Any]:
     """A memory as programs read it."""
     view: dict[str, Any] = memory.model_dump(mode="json", exclude={"schema_version"})

@@ -19,12 +19,13 @@ from processors.times import resolve as resolve_times
 from schemas import Candidate, DeadLetter, ExtractionBatch, Outcome, new_id
 from sinks.truth import Truth, batches, deadletters, memories, turns
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import MAX_RAW_BYTES, dead_letter, letters_out
+from streams.deadletter import MAX_RAW_BYTES, dead_letter, letters_out, redriven_of
 from streams.delivery import Delivery, Message
-from streams.extraction import BatchOutcome, ExtractionResult, RawReply, extract_batch
+from streams.extraction import BatchOutcome, ExtractionResult, FailedPiece, RawReply, extract_batch
 from streams.metrics import Metrics
 
-_DONE = frozenset({"extracted", "empty", "dead"})
+_ANSWERED = frozenset({"extracted", "empty"})
+_DONE = _ANSWERED | {"dead"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,11 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
-    """What a group comes to: batches to ask about, and messages that are beyond asking."""
+    """What a group comes to: batches to ask about, messages beyond asking, and redriven ones that were answered before."""
 
     jobs: list[_Job]
     dead: list[tuple[Message, Exception, ExtractionBatch | None]]
+    settled: list[Message]
 
 
 class ExtractStage:
@@ -89,7 +91,7 @@ class ExtractStage:
         if unexpected:
             raise unexpected[0]
         done = [(job, item) for job, item in zip(asked, answers, strict=True) if isinstance(item, ExtractionResult)]
-        await self._finish(done, [job for job in now.jobs if self._channel is None])
+        await self._finish(done, [job for job in now.jobs if self._channel is None], now.settled)
         away = [(job, item) for job, item in zip(asked, answers, strict=True) if isinstance(item, TransientError)]
         if away:
             # The provider's absence is not the batch's fault; only an attempt that ends in our death counts.
@@ -98,12 +100,14 @@ class ExtractStage:
 
     def _claim(self, messages: Sequence[Message]) -> _Claimed:
         """Decode, and count the attempts before they are made; batches that are done are left out."""
-        claimed = _Claimed([], [])
+        claimed = _Claimed([], [], [])
         jobs: dict[str, _Job] = {}
         for message in messages:
             try:
                 batch = ExtractionBatch.from_bytes(message.value or b"")
-                jobs.setdefault(batch.batch_id, _Job(message, batch))
+                # Of two copies the one that was sent again stands for both: its dead letter wants an answer.
+                if batch.batch_id not in jobs or message.redriven is not None:
+                    jobs[batch.batch_id] = _Job(message, batch)
             except ValueError as error:
                 claimed.dead.append((message, error, None))
 
@@ -113,6 +117,8 @@ class ExtractStage:
             batches.insert(connection, [job.batch for key, job in jobs.items() if key not in known])
             todo = [key for key in jobs if known.get(key, ("closed", 0))[0] not in _DONE]
             batches.count_attempts(connection, todo)
+            answered = [job for key, job in jobs.items() if known.get(key, ("", 0))[0] in _ANSWERED]
+            claimed.settled[:] = [job.message for job in answered if job.message.redriven is not None]
             return {key: known.get(key, ("closed", 0))[1] + 1 for key in todo}
 
         for key, attempt in self._truth.run(work).items():
@@ -137,13 +143,19 @@ class ExtractStage:
             observe=lambda label: self._metrics.model_calls.labels(label).inc(),
         )
 
-    async def _finish(self, done: Sequence[tuple[_Job, ExtractionResult]], waiting: Sequence[_Job]) -> None:
+    async def _finish(
+        self, done: Sequence[tuple[_Job, ExtractionResult]], waiting: Sequence[_Job], settled: Sequence[Message]
+    ) -> None:
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
             batches.finish_all(connection, [(job.batch.batch_id, "waiting", 0) for job in waiting])
             turns.note(connection, [turn.turn_key for job in waiting for turn in job.batch.turns], "model_off")
-            return self._keep(connection, done, now)
+            out = self._keep(connection, done, now)
+            # After the letters of this group: one that failed again is waiting by now, and no letter is closed by it.
+            through = [*settled, *(job.message for job in waiting), *(job.message for job, _result in done)]
+            deadletters.resolve(connection, self.name, redriven_of(through), now)
+            return out
 
-        if done or waiting:
+        if done or waiting or settled:
             await self._delivery.transact(self.name, work)
         for _job, result in done:
             for reply in result.raw_replies:
@@ -169,11 +181,13 @@ class ExtractStage:
             out += [_candidate(candidate, job.message.partition) for candidate in kept]
             replies += self._replies(job.batch, result, now)
             status = {BatchOutcome.EMPTY: "empty", BatchOutcome.UNPARSABLE: "dead"}.get(result.outcome, "extracted")
+            if result.failed and job.message.redriven is not None:
+                status = "dead"  # its letter is about the whole of it, and so is the next attempt
             ended.append((job.batch.batch_id, status, len(kept)))
             lost = {turn.turn_key for piece in result.failed for turn in piece.turns}
             failed += lost
             extracted += [key for key in by_key if key not in lost]
-            letters += [self._letter(job, index, result, now) for index in range(len(result.failed))]
+            letters += self._letters(job, result, now)
             for verdict in verdicts:
                 self._metrics.candidates.labels("model", verdict.decision.value).inc()
             for rejected in result.rejected:
@@ -206,6 +220,18 @@ class ExtractStage:
     def _cost(self, reply: RawReply) -> float:
         return self._channel.cost_usd(reply) if self._channel is not None else 0.0
 
+    def _letters(self, job: _Job, result: ExtractionResult, now: datetime) -> list[DeadLetter]:
+        """One for each piece without an answer; a batch that was redriven stays the one letter that it was."""
+        if job.message.redriven is None:
+            return [self._letter(job, index, result, now) for index in range(len(result.failed))]
+        return [
+            dead_letter(self.name, job.message, PoisonError(piece.reason, self._unanswered(piece, result)), now)
+            for piece in result.failed[:1]
+        ]
+
+    def _unanswered(self, piece: FailedPiece, result: ExtractionResult) -> str:
+        return f"{len(piece.turns)} turns of a batch gave no readable answer in {result.calls} calls"
+
     def _letter(self, job: _Job, index: int, result: ExtractionResult, now: datetime) -> DeadLetter:
         piece = result.failed[index]
         # A piece is a batch of its own: sent again under the id of the whole, it would be taken for done.
@@ -218,11 +244,11 @@ class ExtractStage:
             dead_letter_id=new_id("dead", self.name, job.batch.batch_id, str(index)),
             stage=self.name,
             reason=piece.reason,
-            detail=f"{len(piece.turns)} turns of a batch gave no readable answer in {result.calls} calls",
+            detail=self._unanswered(piece, result),
             where=job.message.place,
             topic=job.message.topic,
             key=job.batch.conversation_key,
-            attempts=result.calls,
+            attempts=1,
             raw=base64.b64encode(raw).decode(),
             failed_at=now,
         )
@@ -241,10 +267,9 @@ class ExtractStage:
             await self._delivery.transact(self.name, work)
 
     def _bury_now(self, connection: Connection, letters: Sequence[DeadLetter]) -> list[Outgoing]:
-        deadletters.put(connection, letters)
         for letter in letters:
             self._metrics.dead_letters.labels(self.name, letter.reason).inc()
-        return letters_out(letters)
+        return letters_out(deadletters.put(connection, letters))
 
 
 def _candidate(candidate: Candidate, partition: int) -> Outgoing:

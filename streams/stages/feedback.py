@@ -258,11 +258,10 @@ class FeedbackStage:
             },
         )
         memories.open_reviews(connection, work.reviews, work.now)
-        deadletters.put(connection, work.letters)
         out = [
             Outgoing("commands", command.owner_key, command.owner_key, command.to_bytes()) for command in work.commands
         ]
-        return out + letters_out(work.letters)
+        return out + letters_out(deadletters.put(connection, work.letters))
 
 
 def _words(text: str | None) -> str | None:

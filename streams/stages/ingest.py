@@ -154,8 +154,7 @@ class IngestStage:
         """Two different texts under one turn id and revision: the first stays, the second is kept for a person."""
         conflict = ValueError("turn_id must be unique in its conversation: another text has this id and revision")
         letters = [dead_letter(self.name, item.message, conflict, work.now) for item in work.letters]
-        deadletters.put(connection, letters)
-        work.out += letters_out(letters)
+        work.out += letters_out(deadletters.put(connection, letters))
 
     def _count(self, work: _Group, closed_by: list[str]) -> None:
         for (outcome, reason), count in work.counts.items():

@@ -113,17 +113,27 @@ class ResolveStage:
         self, connection: Connection, work: _Group, group: Sequence[Delivered[Candidate | Command]]
     ) -> list[Candidate]:
         """New commands: retractions change what is void, everything else becomes claims of its own."""
-        commands = {item.item.command_id: item for item in group if isinstance(item.item, Command)}
-        seen = outbox.seen(connection, self.name, commands)
-        new = {key: item for key, item in commands.items() if key not in seen}
-        outbox.receive(connection, self.name, new, work.now)
+        commands: dict[str, Delivered[Candidate | Command]] = {}
+        for item in group:
+            if isinstance(item.item, Command) and (item.item.command_id not in commands or item.message.redriven):
+                commands[item.item.command_id] = item
+        refused = {key: _refusal_of(key) for key in commands}
+        seen = outbox.seen(connection, self.name, [*commands, *refused.values()])
+        # One that was refused is done as well, unless somebody sends it once more after mending what was wrong.
+        new = {
+            key: item
+            for key, item in commands.items()
+            if key not in seen and (refused[key] not in seen or item.message.redriven is not None)
+        }
         claims: list[Candidate] = []
-        for delivered in new.values():
+        received: list[str] = []
+        for key, delivered in new.items():
             command = delivered.item
             assert isinstance(command, Command)
             try:
                 if command.kind is CommandKind.RETRACT_TURN:
                     self._retract(connection, work, command)
+                    received.append(key)
                     continue
                 decides = command.kind is CommandKind.DECIDE_REVIEW
                 made = decided(connection, command) if decides else claims_of(connection, command)
@@ -133,9 +143,13 @@ class ResolveStage:
                 # What an order means shows only beside the memory it names; a senseless one must not stop the others.
                 work.letters.append(dead_letter(self.name, delivered.message, error, work.now))
                 self._metrics.dead_letters.labels(self.name, work.letters[-1].reason).inc()
+                if refused[key] not in seen:
+                    received.append(refused[key])
                 continue
+            received.append(key)
             claims += made.claims
             work.reviews += made.reviews
+        outbox.receive(connection, self.name, received, work.now)
         return claims
 
     def _retract(self, connection: Connection, work: _Group, command: Command) -> None:
@@ -276,8 +290,7 @@ class ResolveStage:
         memories.append_versions(connection, [change for change, _slot, _cell in changes], work.now)
         memories.open_reviews(connection, work.reviews, work.now)
         ledger.save_sequences(connection, work.owners, work.sequences)
-        deadletters.put(connection, work.letters)
-        return out + letters_out(work.letters)
+        return out + letters_out(deadletters.put(connection, work.letters))
 
 
 def _runs(group: Sequence[Delivered[Candidate | Command]]) -> Iterator[list[Delivered[Candidate | Command]]]:
@@ -299,6 +312,11 @@ def _runs(group: Sequence[Delivered[Candidate | Command]]) -> Iterator[list[Deli
         owners.add(item.owner_key)
     if run:
         yield run
+
+
+def _refusal_of(command_id: str) -> str:
+    """The inbox's name for a command that meant nothing when it came."""
+    return digest("refused", command_id)
 
 
 def _needs_neighbours(claim: Candidate) -> bool:

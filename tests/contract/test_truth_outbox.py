@@ -1,4 +1,4 @@
-"""Truth, inbox, outbox and dead letters: nothing is processed twice, nothing that must go out is forgotten."""
+"""Truth, inbox and outbox: nothing is processed twice, nothing that must go out is forgotten."""
 
 from __future__ import annotations
 
@@ -156,47 +156,3 @@ def test_thousands_of_message_ids_are_looked_up_in_one_call(truth: Truth) -> Non
     with truth.begin() as connection:
         outbox.receive(connection, "resolve", ids, at(1))
         assert outbox.seen(connection, "resolve", [*ids, "other"]) == set(ids)
-
-
-def test_a_dead_letter_keeps_the_bytes_that_could_not_be_read(truth: Truth) -> None:
-    sent = letter(key="k" * 100, where="t:" + "9" * 600, topic="p" * 249, detail="第 𠮷 行", attempts=3)
-    truth.run(lambda connection: deadletters.put(connection, [sent]))
-    with truth.reading() as connection:
-        row = deadletters.get(connection, sent.dead_letter_id)
-        assert deadletters.get(connection, new_id("other")) is None
-    assert row is not None
-    assert (row["raw"], row["detail"], row["attempts"], row["status"]) == (b"\xff\x00 raw", "第 𠮷 行", 3, "open")
-    assert (len(row["message_key"]), len(row["place"]), len(row["topic"])) == (64, 512, 249)
-
-
-def test_a_redelivered_dead_letter_is_there_once_and_keeps_its_status(truth: Truth) -> None:
-    truth.run(lambda connection: deadletters.put(connection, [letter(), letter()]))
-    truth.run(lambda connection: deadletters.close(connection, letter().dead_letter_id, "redriven"))
-    truth.run(lambda connection: deadletters.put(connection, [letter(detail="again"), letter("2")]))
-    with truth.reading() as connection:
-        row = deadletters.get(connection, letter().dead_letter_id)
-        assert row is not None
-        assert (row["status"], row["detail"]) == ("redriven", letter().detail)
-        assert deadletters.count(connection) == 1
-
-
-def test_dead_letters_are_listed_oldest_first_by_status_and_reason(truth: Truth) -> None:
-    letters = [letter(str(minute), failed_at=at(minute)) for minute in (3, 1, 2)]
-    letters.append(letter("late", failed_at=at(9), reason="invalid_field"))
-    with truth.begin() as connection:
-        deadletters.put(connection, letters)
-        deadletters.close(connection, letter("2").dead_letter_id, "dropped")
-    with truth.reading() as connection:
-        assert [row["failed_at"] for row in deadletters.listing(connection)] == [at(1), at(3), at(9)]
-        assert [row["failed_at"] for row in deadletters.listing(connection, reason="not_json")] == [at(1), at(3)]
-        assert [row["failed_at"] for row in deadletters.listing(connection, status="dropped")] == [at(2)]
-        assert [row["failed_at"] for row in deadletters.listing(connection, limit=1)] == [at(1)]
-        assert deadletters.count(connection) == 3
-
-
-def test_thousands_of_dead_letters_are_no_problem(truth: Truth) -> None:
-    letters = [letter(str(number)) for number in range(2500)]
-    for _ in range(2):
-        truth.run(lambda connection: deadletters.put(connection, letters))
-    with truth.reading() as connection:
-        assert deadletters.count(connection) == 2500

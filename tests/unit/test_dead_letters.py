@@ -8,7 +8,8 @@ import pytest
 
 from processors.exceptions import PoisonError
 from schemas import DeadLetter, Turn
-from streams.deadletter import MAX_RAW_BYTES, dead_letter, reason_of
+from sinks.truth.deadletters import Redriven
+from streams.deadletter import HEADER, MAX_RAW_BYTES, dead_letter, header_of, reason_of, redriven
 from streams.topics import declared
 from tests.doubles.records import at
 
@@ -23,6 +24,7 @@ class Message:
     topic: str = "turns"
     key: bytes | None = b"key"
     place: str = "turns:0:1"
+    redriven: Redriven | None = None
 
 
 def error_of(raw: bytes) -> Exception:
@@ -86,6 +88,35 @@ def test_a_message_without_key_or_value_is_a_letter_too(key: bytes | None, value
 def test_a_redelivered_message_makes_the_same_letter() -> None:
     first, again = (dead_letter("ingest", Message(b"x"), ValueError(), at(minute)) for minute in (1, 9))
     assert first.dead_letter_id == again.dead_letter_id
+
+
+def test_a_message_that_was_sent_again_makes_the_letter_it_came_from() -> None:
+    letter = dead_letter("ingest", Message(b"x", redriven=Redriven("some-letter", 3)), ValueError(), at(1))
+    assert (letter.dead_letter_id, letter.attempts) == ("some-letter", 3)
+
+
+def test_the_header_says_whose_letter_it_is_and_which_attempt() -> None:
+    assert redriven([("other", b"x"), header_of(Redriven("some-letter", 2))]) == Redriven("some-letter", 2)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"letter",
+        b"letter:1",
+        b"letter:0",
+        b"letter:x",
+        b":2",
+        b"a b:2",
+        b"letter:9999999",
+        "钥匙:2".encode(),
+        None,
+    ],
+)
+def test_a_header_that_says_something_else_says_nothing(value: bytes | None) -> None:
+    assert redriven([(HEADER, value)]) is None
+    assert redriven(None) is None
 
 
 def test_another_message_makes_another_letter_even_where_an_earlier_topic_had_one() -> None:
