@@ -45,7 +45,7 @@ class Intake:
         if turn.role is Role.USER and turn.text and not turn.deleted:
             hits = self._rules.match(turn)
             retracts = any(hit.kind is HitKind.RETRACT_PREVIOUS for hit in hits)
-            for position, candidate in enumerate(candidates_from(turn, hits)):
+            for position, candidate in enumerate(candidates_from(turn, hits, version=self._rules.version)):
                 verdicts.append(self._gate.judge(candidate.model_copy(update={"position": position}), turn))
             verdicts = _all_locked_up(verdicts)
         return Judged(

@@ -13,6 +13,7 @@ from processors.extraction.judge import Judge, ResolveTimes
 from processors.extraction.outcome import Extracted, Outcome, Rejected, Truncated, Unparsable
 from processors.extraction.parse import parse
 from processors.extraction.plan import Accept, Again, Ask, GiveUp, Limits, first_asks, label, next_step
+from processors.extraction.prompts import PROMPT_VERSION
 from processors.extraction.render import OwnWords, Prompt, render
 from processors.ports import ChatModel, ChatReply
 from schemas import Candidate, ExtractionBatch, Turn
@@ -82,15 +83,16 @@ async def extract_batch(
     resolve_times: ResolveTimes,
     limits: Limits | None = None,
     observe: Callable[[str], None] = _ignore,
+    prompt: str = PROMPT_VERSION,
 ) -> ExtractionResult:
-    """Extract one batch with at most `limits.calls` calls.
+    """Extract one batch with at most `limits.calls` calls, under this version of the prompt.
 
     `observe` gets one label per call: extracted, empty, truncated, refused, unparsable, provider_down or over_budget.
 
     Raises:
         TransientError: the provider is down or the budget is used up; nothing of the batch is done.
     """
-    run = _Run(batch, model, own_words, resolve_times, limits or Limits(), observe)
+    run = _Run(batch, model, own_words, resolve_times, limits or Limits(), observe, prompt)
     return await run.finish()
 
 
@@ -105,6 +107,7 @@ class _Run:
         resolve_times: ResolveTimes,
         limits: Limits,
         observe: Callable[[str], None],
+        prompt: str,
     ) -> None:
         self._batch = batch
         self._model = model
@@ -112,6 +115,7 @@ class _Run:
         self._resolve_times = resolve_times
         self._limits = limits
         self._observe = observe
+        self._prompt = prompt
         self._calls = 0
         self._candidates: dict[str, Candidate] = {}
         self._rejected: list[Rejected] = []
@@ -122,7 +126,7 @@ class _Run:
         asks = deque(first_asks(self._batch.turns, self._limits))
         while asks:
             ask = asks.popleft()
-            prompt = render(self._batch.model_copy(update={"turns": ask.turns}), self._own_words)
+            prompt = render(self._batch.model_copy(update={"turns": ask.turns}), self._own_words, self._prompt)
             if not prompt.aliases:
                 continue
             if self._calls >= self._limits.calls:

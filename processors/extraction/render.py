@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import regex
 
-from processors.extraction.prompts import module_for
+from processors.extraction.prompts import PROMPT_VERSION, module_for
 from processors.extraction.schema import answer_schema
 from processors.slots import known_slots
 from schemas import ExtractionBatch, Role, Turn
@@ -52,7 +52,7 @@ class Prompt:
     reminder: str
 
 
-def render(batch: ExtractionBatch, own_words: OwnWords) -> Prompt:
+def render(batch: ExtractionBatch, own_words: OwnWords, version: str = PROMPT_VERSION) -> Prompt:
     """The prompt for one batch of at most `MAX_TURNS` turns.
 
     System turns, deleted turns and turns in which nothing is the speaker's own get no number. A prompt whose `aliases`
@@ -63,7 +63,7 @@ def render(batch: ExtractionBatch, own_words: OwnWords) -> Prompt:
     """
     if len(batch.turns) > MAX_TURNS:
         raise ValueError(f"a prompt holds {MAX_TURNS} turns, not {len(batch.turns)}; split the batch first")
-    module = module_for(batch.language)
+    module = module_for(batch.language, version)
     shown = [(turn, words) for turn in batch.turns if (words := _words(turn, own_words))]
     share = min(MAX_TURN_CHARS, MAX_PROMPT_CHARS // max(1, len(shown)))
     labels = _labels([turn for turn, _ in shown], module)
@@ -72,7 +72,7 @@ def render(batch: ExtractionBatch, own_words: OwnWords) -> Prompt:
         for number, (turn, words) in enumerate(shown, start=1)
     ]
     return Prompt(
-        system=module.SYSTEM.replace("__ATTRIBUTES__", _attributes(module is module_for("zh"))),
+        system=module.SYSTEM.replace("__ATTRIBUTES__", _attributes(module is module_for("zh", version))),
         user="\n".join([module.HEADER, *lines]),
         aliases=MappingProxyType({number: turn for number, (turn, _) in enumerate(shown, start=1)}),
         speakers=MappingProxyType(labels),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self
 
-from processors.rules.loading import RuleSet, packaged_rules
+from processors.rules.loading import RuleSet, compiled, packaged_rules
 from processors.rules.model import RuleHit
 from processors.rules.passage import Passage, Resolver
 from processors.rules.reading import Reading
@@ -27,6 +28,15 @@ class RuleBook:
             FatalError: a rule is malformed.
         """
         return cls(packaged_rules(), resolver)
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str], resolver: Resolver = resolve) -> Self:
+        """Rules that are not the packaged ones: the text of a file for each language.
+
+        Raises:
+            FatalError: a rule is malformed.
+        """
+        return cls(compiled(texts), resolver)
 
     @property
     def version(self) -> str:

@@ -68,15 +68,32 @@ class RuleSet:
 
 @lru_cache(maxsize=1)
 def packaged_rules() -> RuleSet:
-    """Reads and compiles `zh.yaml` and `en.yaml`, once.
+    """The rules of `packaged_texts`, compiled once.
 
     Raises:
         FatalError: a rule is malformed.
     """
-    texts = [
-        files("processors.rules").joinpath(f"{language}.yaml").read_text(encoding="utf-8") for language in LANGUAGES
-    ]
-    documents = [yaml.safe_load(text) for text in texts]
+    return compiled(packaged_texts())
+
+
+def packaged_texts() -> dict[str, str]:
+    """What stands in `zh.yaml` and `en.yaml`, by language."""
+    here = files("processors.rules")
+    return {language: here.joinpath(f"{language}.yaml").read_text(encoding="utf-8") for language in LANGUAGES}
+
+
+def version_of(texts: Mapping[str, str]) -> str:
+    """The digest of the rule files of all languages."""
+    return digest(*(texts[language] for language in LANGUAGES))[:12]
+
+
+def compiled(texts: Mapping[str, str]) -> RuleSet:
+    """The rules that these files hold, one text for each of `LANGUAGES`.
+
+    Raises:
+        FatalError: a file is no YAML of rules, or a rule is malformed.
+    """
+    documents = [_document(language, texts[language]) for language in LANGUAGES]
     rules: dict[str, list[Rule]] = {kind: [] for kind in ("claim", "order", "retract", "forget", "suppress")}
     for language, document in zip(LANGUAGES, documents, strict=True):
         for row in document["rules"]:
@@ -90,8 +107,19 @@ def packaged_rules() -> RuleSet:
         suppressions=Prefilter(rules["suppress"]),
         lexicon=_lexicon(documents),
         aliases={str(name): attribute for document in documents for name, attribute in document["aliases"].items()},
-        version=digest(*texts)[:12],
+        version=version_of(texts),
     )
+
+
+def _document(language: str, text: str) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise FatalError(f"the rules of {language} are no YAML") from error
+    parts = ("rules", "macros", "lexicon", "aliases")
+    if not isinstance(document, dict) or any(part not in document for part in parts):
+        raise FatalError(f"the rules of {language} need {', '.join(parts)}")
+    return document
 
 
 def _rule(row: dict[str, Any], language: str, macros: dict[str, str]) -> Rule:

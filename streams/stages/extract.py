@@ -163,6 +163,15 @@ class ExtractStage:
                 self._metrics.model_tokens.labels("completion").inc(reply.completion_tokens)
                 self._metrics.model_cost.inc(self._cost(reply))
 
+    def commit(
+        self,
+        connection: Connection,
+        answered: Sequence[tuple[Message, ExtractionBatch, ExtractionResult]],
+        now: datetime,
+    ) -> list[Outgoing]:
+        """What these answers change, inside a transaction; a replay calls it, whose answers come from elsewhere."""
+        return self._keep(connection, [(_Job(message, batch), result) for message, batch, result in answered], now)
+
     def _keep(
         self, connection: Connection, done: Sequence[tuple[_Job, ExtractionResult]], now: datetime
     ) -> list[Outgoing]:
