@@ -24,6 +24,7 @@ class CommandKind(StrEnum):
     EXPIRE = "expire"
     DEMOTE = "demote"
     DECIDE_REVIEW = "decide_review"
+    ADOPT = "adopt"
     REPORT_CONFLICT = "report_conflict"
 
 

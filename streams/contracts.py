@@ -19,6 +19,7 @@ from schemas import (
     MemoryUpdated,
     Turn,
 )
+from streams.portability.writing import schema_bytes
 
 _MESSAGES: dict[str, tuple[type[Contract], str, str]] = {
     "turns": (Turn, "conversation digest", "Turns as chat gateways publish them."),
@@ -45,6 +46,7 @@ def documents() -> dict[str, bytes]:
         schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
         raw = orjson.dumps(schema, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
         files[f"{contract.__name__}.schema.json"] = raw + b"\n"
+    files["ExportLine.schema.json"] = schema_bytes()
     files["asyncapi.yaml"] = yaml.safe_dump(_asyncapi(), sort_keys=False, allow_unicode=True).encode()
     return files
 

@@ -94,7 +94,8 @@ def translate(error: StatementError) -> Exception:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """A driver's errors leave as those of the exception tree; see `Truth.begin`."""
     try:
         yield
     except StatementError as error:
@@ -119,13 +120,13 @@ class Truth:
             ConflictError: a unique key was taken meanwhile: read again.
             FatalError: the database refuses the statement itself.
         """
-        with _translated(), self.engine.begin() as connection:
+        with translated(), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A consistent read that takes no write lock."""
-        with _translated(), self.engine.connect().execution_options(read_only=True) as connection:
+        with translated(), self.engine.connect().execution_options(read_only=True) as connection:
             yield connection
 
     def run(self, work: Callable[[Connection], R], *, attempts: int = 6) -> R:

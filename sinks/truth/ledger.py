@@ -102,6 +102,15 @@ def load_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str, Ce
     return found
 
 
+def slots_of_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str, str]:
+    """The slot of each of these cells that exists."""
+    found: dict[str, str] = {}
+    for chunk in chunks(cell_keys):
+        query = select(cells.c.cell_key, cells.c.slot_key).where(cells.c.cell_key.in_(chunk))
+        found |= {row.cell_key: row.slot_key for row in connection.execute(query)}
+    return found
+
+
 def cells_of_slots(connection: Connection, slot_keys: Iterable[str], *, limit: int) -> dict[str, dict[str, Cell]]:
     """The cells of each slot (a multi-valued slot has one per value), at most `limit` each."""
     found: dict[str, dict[str, Cell]] = {}

@@ -18,6 +18,7 @@ from streams.cli import (
     feedback,
     inspect,
     logs,
+    portability,
     process,
     recalling,
     services,
@@ -35,6 +36,7 @@ app = typer.Typer(
 services.register(app)
 process.register(app)
 logs.register(app)
+portability.register(app)
 inspect.register(app)
 deadletters.register(app)
 contexting.register(app)

@@ -27,11 +27,12 @@ from schemas import (
     digest,
     new_id,
 )
-from sinks.truth import deadletters, ledger, memories, outbox, reviews, turns
+from sinks.truth import deadletters, ledger, memories, outbox, portable, reviews, turns
 from sinks.truth.outbox import Outgoing
 from streams.deadletter import dead_letter, letters_out
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
+from streams.stages.adopting import Adopted, adopted
 from streams.stages.commands import claims_of
 from streams.stages.reviewing import decided
 
@@ -64,6 +65,7 @@ class _Group:
     reviews: list[dict[str, Any]] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
+    adopted: dict[str, Adopted] = field(default_factory=dict)
 
 
 class ResolveStage:
@@ -135,6 +137,10 @@ class ResolveStage:
                     self._retract(connection, work, command)
                     received.append(key)
                     continue
+                if command.kind is CommandKind.ADOPT:
+                    claims += self._adopt(connection, work, command)
+                    received.append(key)
+                    continue
                 decides = command.kind is CommandKind.DECIDE_REVIEW
                 made = decided(connection, command) if decides else claims_of(connection, command)
                 for retraction in made.retractions:
@@ -151,6 +157,21 @@ class ResolveStage:
             work.reviews += made.reviews
         outbox.receive(connection, self.name, received, work.now)
         return claims
+
+    def _adopt(self, connection: Connection, work: _Group, command: Command) -> list[Candidate]:
+        """Cells of an export; what has to find its cell here is returned."""
+        made = adopted(connection, command)
+        for retraction in made.retractions:
+            self._retract(connection, work, retraction)
+        work.adopted |= made.cells
+        for cell_key, (slot_key, entries) in made.entries.items():
+            if not entries:
+                continue
+            touched = work.cells.setdefault(cell_key, _Touched(command.owner_key, slot_key))
+            touched.simulate = True
+            touched.new += entries
+            work.claims += [(entry, slot_key, cell_key) for entry in entries]
+        return made.claims
 
     def _retract(self, connection: Connection, work: _Group, command: Command) -> None:
         if command.retraction_turn_key is None:
@@ -223,7 +244,7 @@ class ResolveStage:
         return [own]
 
     def _fold(self, connection: Connection, work: _Group) -> list[tuple[Change, str, str]]:
-        stored = ledger.load_cells(connection, work.cells)
+        stored = {key: item.cell for key, item in work.adopted.items()} | ledger.load_cells(connection, work.cells)
         voided = ledger.retractions_of(connection, [entry.claim.turn_key for entry, _slot, _cell in work.claims])
         folded: dict[str, Cell] = {}
         changes: list[tuple[Change, str, str]] = []
@@ -264,7 +285,8 @@ class ResolveStage:
     def _publish(self, connection: Connection, work: _Group, changes: list[tuple[Change, str, str]]) -> list[Outgoing]:
         latest: dict[str, tuple[Memory, str, str]] = {}
         out: list[Outgoing] = []
-        for change, slot_key, cell_key in changes:
+        as_it_was = [(change, item.slot_key, key) for key, item in work.adopted.items() for change in item.changes()]
+        for change, slot_key, cell_key in [*as_it_was, *changes]:
             memory = change.memory
             latest[memory.id] = (memory, slot_key, cell_key)
             owner_key = memory.owner_key
@@ -287,6 +309,8 @@ class ResolveStage:
                 work.reviews.append(_question(change))
             self._metrics.changes.labels(change.change.value).inc()
         memories.save(connection, latest.values())
+        for item in work.adopted.values():
+            portable.keep_history(connection, item.versions)
         memories.append_versions(connection, [change for change, _slot, _cell in changes], work.now)
         memories.open_reviews(connection, work.reviews, work.now)
         ledger.save_sequences(connection, work.owners, work.sequences)
@@ -296,14 +320,15 @@ class ResolveStage:
 def _runs(group: Sequence[Delivered[Candidate | Command]]) -> Iterator[list[Delivered[Candidate | Command]]]:
     """Cut the group before each command that looks at what an earlier message of the same owner may have changed.
 
-    Two agents that both saw version 1 and whose commands arrive together must not both find it still there.
+    Two agents that both saw version 1 and whose commands arrive together must not both find it still there. So does part
+    of an export: which of its cells are here already depends on what came before it.
     """
     run: list[Delivered[Candidate | Command]] = []
     owners: set[str] = set()
     for delivered in group:
         item = delivered.item
         looks = isinstance(item, Command) and (
-            item.expected_version is not None or item.kind is CommandKind.DECIDE_REVIEW
+            item.expected_version is not None or item.kind in (CommandKind.DECIDE_REVIEW, CommandKind.ADOPT)
         )
         if looks and item.owner_key in owners:
             yield run
