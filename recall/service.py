@@ -15,8 +15,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from processors.exceptions import TransientError
-from processors.ports import Embedder
+from processors.exceptions import FatalError, TransientError
 from processors.recall import Question, Quotas, Ranked, Weights, clarify, fallback, newest_first, rank, select, triggers
 from recall.candidates import (
     Accesses,
@@ -30,10 +29,10 @@ from recall.candidates import (
     uses_of,
 )
 from recall.request import EmptyReason, RecallItem, RecallRequest, RecallResult
-from recall.scales import floor_for, scales_for
+from recall.scales import floor_of, scales_of
 from schemas import Memory, Turn
 from sinks.truth import Truth, memories, reading
-from sinks.vectors import VectorStore
+from sinks.vectors.collections import Collection, LiveCollection
 
 log = logging.getLogger("memriver.recall")
 
@@ -51,8 +50,7 @@ class RecallService:
     def __init__(
         self,
         truth: Truth,
-        store: VectorStore,
-        embedder: Embedder,
+        collections: LiveCollection,
         *,
         screen: Screen,
         accesses: Accesses = uses_of,
@@ -62,50 +60,62 @@ class RecallService:
         floor: float | None = None,
     ) -> None:
         self._truth = truth
-        self._store = store
-        self._embedder = embedder
+        self._collections = collections
         self._screen = screen
         self._accesses = accesses
         self._weights = weights or Weights()
         self._quotas = quotas or Quotas()
         self._breadth = breadth or Breadth()
-        self._scales = scales_for(embedder.model)
-        self._floor = floor if floor is not None else floor_for(embedder.model)
+        self._floor = floor
 
-    def recall(self, request: RecallRequest, *, vector: Sequence[float] | None = None) -> RecallResult:
-        """At most `request.limit` results; `vector` is the question's, if the caller has it already.
+    def recall(self, request: RecallRequest) -> RecallResult:
+        """At most `request.limit` results.
 
         A vector store or an embedder that is away does not fail the recall: keywords and truth answer, and the result
-        says what was missing.
+        says what was missing. The question is embedded by the model of the collection that is searched: the two come as
+        one, and stay so when another collection becomes the live one in the middle.
 
         Raises:
             TransientError: truth is away.
         """
+        with self._collections.live() as collection:
+            try:
+                return self._answer(request, collection)
+            except FatalError:
+                self._collections.refresh()
+                with self._collections.live() as other:
+                    if other.name == collection.name:
+                        raise
+                    # The collection was dropped under the question, since another one is live by now.
+                    return self._answer(request, other)
+
+    def _answer(self, request: RecallRequest, collection: Collection) -> RecallResult:
         degraded: list[str] = []
         question = Question.of(request.query)
-        if vector is None:
-            vector = self._embed(request.query, degraded)
-        found = self._search(request, vector, degraded)
+        vector = self._embed(collection, request.query, degraded)
+        found = self._search(collection, request, vector, degraded)
+        floor = floor_of(collection.calibration) if self._floor is None else self._floor
         with self._truth.reading() as connection:
             pool = gather(connection, request, question, found, self._breadth, self._accesses)
-            known = cosines(self._store, self._embedder, request, vector, found, pool, self._breadth)
-            ranking = rank(
-                question, pool.units, known, self._scales, now=request.now.timestamp(), weights=self._weights
-            )
+            known = cosines(collection.store, collection.embedder, request, vector, found, pool, self._breadth)
+            scales = scales_of(collection.calibration)
+            ranking = rank(question, pool.units, known, scales, now=request.now.timestamp(), weights=self._weights)
             ordered = newest_first(question, ranking, window=request.limit)
-            return self._result(connection, request, ordered, pool, tuple(degraded))
+            return self._result(connection, request, ordered, pool, tuple(degraded), floor)
 
-    def _embed(self, text: str, degraded: list[str]) -> Sequence[float] | None:
+    def _embed(self, collection: Collection, text: str, degraded: list[str]) -> Sequence[float] | None:
         try:
-            return self._embedder.embed_query(text)
+            return collection.embedder.embed_query(text)
         except TransientError as error:
             log.warning("recall without vectors: the embedder is away (%s)", type(error).__name__)
             degraded.append("embedder")
             return None
 
-    def _search(self, request: RecallRequest, vector: Sequence[float] | None, degraded: list[str]) -> Searched:
+    def _search(
+        self, collection: Collection, request: RecallRequest, vector: Sequence[float] | None, degraded: list[str]
+    ) -> Searched:
         try:
-            return search(self._store, request, vector, self._breadth)
+            return search(collection.store, request, vector, self._breadth)
         except TransientError as error:
             log.warning("recall from truth alone: the vector store is away (%s)", type(error).__name__)
             degraded.append("vectors")
@@ -118,8 +128,9 @@ class RecallService:
         ordered: Sequence[Ranked],
         pool: Pool,
         degraded: tuple[str, ...],
+        floor: float,
     ) -> RecallResult:
-        floor = self._floor if request.floor is None else request.floor
+        floor = floor if request.floor is None else request.floor
         quotas = self._quotas.without(request.categories)
         cleared, shown = self._cleared(connection, request, ordered, pool, floor)
         chosen = select(cleared, limit=request.limit, floor=floor, quotas=quotas)

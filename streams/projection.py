@@ -1,61 +1,78 @@
-"""The vector projection: memories as truth has them, written to the vector store behind its version fence."""
+"""The vector projection: memories as truth has them, written to every collection behind its version fence."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from processors.keywords import sparse
 from processors.ports import Embedder
 from schemas import Memory, Status
 from sinks.embedders.exceptions import RefusedTexts
-from sinks.vectors import Point, Tombstone, VectorStore
+from sinks.truth.scanning import Entry
+from sinks.vectors import Point, Tombstone
+from sinks.vectors.collections import Collection, EveryCollection
 
 log = logging.getLogger("memriver.projection")
 
 
 class VectorProjection:
-    """Writes any versions in any order; the store keeps the newest. Blocking; run it in a thread."""
+    """Writes any versions in any order; the stores keep the newest. Blocking; run it in a thread."""
 
-    def __init__(self, store: VectorStore, embedder: Embedder) -> None:
-        self._store = store
-        self._embedder = embedder
+    def __init__(self, collections: EveryCollection) -> None:
+        self._collections = collections
 
     def write(self, memories: Iterable[Memory]) -> int:
-        """Upsert or tombstone each memory at its highest version; returns how many were written.
+        """Upsert or tombstone each memory at its highest version, in each collection with the vectors of its own model.
+
+        Returns how many were written.
 
         Raises:
-            TransientError: the store or the embedder is away.
+            TransientError: the live collection's store or embedder is away, or truth is.
         """
         newest: dict[str, Memory] = {}
         for memory in memories:
             known = newest.get(memory.id)
             if known is None or memory.version > known.version:
                 newest[memory.id] = memory
-        gone = [memory for memory in newest.values() if memory.status is Status.DELETED]
-        kept = [memory for memory in newest.values() if memory.status is not Status.DELETED]
-        if kept:
-            vectors = self._embed([memory.text for memory in kept])
-            self._store.upsert([_point(memory, vector) for memory, vector in zip(kept, vectors, strict=True)])
-        if gone:
-            self._store.delete([Tombstone(memory.id, memory.version) for memory in gone])
-        return len(newest)
-
-    def _embed(self, texts: list[str]) -> list[list[float]]:
-        try:
-            return self._embedder.embed_documents(texts)
-        except RefusedTexts as error:
-            # One text that the endpoint refuses must not keep the others from being found. Its memory is in truth and
-            # keeps its keywords; the constant vector is far from any question's.
-            log.warning(
-                "the embedder refused %d of %d texts; they are found by keyword only", len(error.positions), len(texts)
-            )
-            blank = [1.0] + [0.0] * (self._embedder.dimension - 1)
-            return [blank if vector is None else vector for vector in error.vectors]
+        entries = [entry_of(memory) for memory in newest.values()]
+        if entries:
+            self._collections.write(lambda collection: project(collection, entries))
+        return len(entries)
 
 
-def _point(memory: Memory, dense: list[float]) -> Point:
-    return Point(
+def project(collection: Collection, entries: Sequence[Entry]) -> None:
+    """Write these states of memories, each id once, into one collection.
+
+    Raises:
+        TransientError: its store or embedder is away.
+    """
+    gone = [Tombstone(entry.id, entry.version) for entry in entries if entry.status == Status.DELETED.value]
+    kept = [entry for entry in entries if entry.status != Status.DELETED.value]
+    if kept:
+        vectors = embed(collection.embedder, [entry.text for entry in kept])
+        collection.store.upsert([point_of(entry, vector) for entry, vector in zip(kept, vectors, strict=True)])
+    if gone:
+        collection.store.delete(gone)
+
+
+def embed(embedder: Embedder, texts: list[str]) -> list[list[float]]:
+    """Vectors of memories' texts; a refused one gets a constant."""
+    try:
+        return embedder.embed_documents(texts)
+    except RefusedTexts as error:
+        # One text that the endpoint refuses must not keep the others from being found. Its memory is in truth and
+        # keeps its keywords; the constant vector is far from any question's.
+        log.warning(
+            "the embedder refused %d of %d texts; they are found by keyword only", len(error.positions), len(texts)
+        )
+        blank = [1.0] + [0.0] * (embedder.dimension - 1)
+        return [blank if vector is None else vector for vector in error.vectors]
+
+
+def entry_of(memory: Memory) -> Entry:
+    """The memory as its row in truth has it."""
+    return Entry(
         id=memory.id,
         owner_key=memory.owner_key,
         tenant=memory.tenant,
@@ -65,11 +82,34 @@ def _point(memory: Memory, dense: list[float]) -> Point:
         category=memory.category.value,
         attribute=memory.attribute,
         version=memory.version,
-        event_time=(memory.valid_from or memory.last_stated_at).timestamp(),
-        expires_at=memory.expires_at.timestamp() if memory.expires_at else None,
+        valid_from=memory.valid_from,
+        last_stated_at=memory.last_stated_at,
+        expires_at=memory.expires_at,
         language=memory.language,
         confidence=memory.confidence,
         sensitivity=memory.sensitivity.value,
+        text=memory.text,
+        value=memory.value,
+    )
+
+
+def point_of(entry: Entry, dense: Sequence[float]) -> Point:
+    """The point of a memory that is not deleted; keywords are those of text and value."""
+    return Point(
+        id=entry.id,
+        owner_key=entry.owner_key,
+        tenant=entry.tenant,
+        namespace=entry.namespace,
+        status=entry.status,
+        type=entry.type,
+        category=entry.category,
+        attribute=entry.attribute,
+        version=entry.version,
+        event_time=(entry.valid_from or entry.last_stated_at).timestamp(),
+        expires_at=entry.expires_at.timestamp() if entry.expires_at else None,
+        language=entry.language,
+        confidence=entry.confidence,
+        sensitivity=entry.sensitivity,
         dense=dense,
-        sparse=sparse(f"{memory.text} {memory.value}"),
+        sparse=sparse(f"{entry.text} {entry.value}"),
     )

@@ -12,27 +12,21 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from processors.batching import BatchLimits
 from processors.exceptions import FatalError
 from processors.extraction.schema import answer_schema
 from processors.intake import Intake
 from processors.keywords import tokens
-from processors.language import detect
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
 from processors.policy.threats import ThreatScanner
-from processors.ports import Embedder
-from processors.resolution.similarity import Compare, Nearest
+from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
 from processors.session.render import summary_schema
 from recall.session import SessionMemory
-from sinks.embedders import make_embedder
-from sinks.embedders.calibration import calibration_for
 from sinks.truth import Truth, make_engine
 from sinks.truth.migrate import check as check_schema
-from sinks.vectors import VectorStore, open_vectors
+from sinks.vectors import VectorStore
 from streams.agents import bury as bury_agent
 from streams.agents import extract as extract_agent
 from streams.agents import feedback as feedback_agent
@@ -52,6 +46,8 @@ from streams.position import committed
 from streams.pricing import Price, RollingBudget, price_of
 from streams.producer import EventProducer
 from streams.projection import VectorProjection
+from streams.reindex.clock import ReindexClock
+from streams.sealing import make_sealer
 from streams.settings import Settings, StageName
 from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage, ModelChannel
@@ -59,6 +55,7 @@ from streams.stages.feedback import FeedbackStage
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
 from streams.summaries import SummaryClock
+from streams.vectors import live_comparison, open_collections, settle_live
 
 if TYPE_CHECKING:
     from streams.model import OpenAIChatModel
@@ -83,28 +80,6 @@ def settings_url(settings: Settings) -> str:
     return settings.database_url.get_secret_value()
 
 
-def open_embedder(settings: Settings) -> Embedder:
-    """The embedder of these settings."""
-    return make_embedder(
-        settings.embedder,
-        base_url=settings.embedder_base_url or None,
-        api_key=settings.embedder_api_key.get_secret_value() or None,
-    )
-
-
-def open_vector_store(settings: Settings, embedder: Embedder) -> VectorStore:
-    """A Qdrant server if its address is set, Qdrant Edge in the data directory otherwise; opened and checked."""
-    store = open_vectors(
-        settings.qdrant_url or f"edge:{settings.data_dir / 'vectors'}",
-        prefix="memories",
-        model=embedder.model,
-        dimension=embedder.dimension,
-        api_key=settings.qdrant_api_key.get_secret_value() or None,
-    )
-    store.ensure()
-    return store
-
-
 def make_gate(settings: Settings) -> PolicyGate:
     """The policy gate of these settings."""
     policy = PolicySettings(confidence_floor=settings.confidence_floor)
@@ -114,22 +89,6 @@ def make_gate(settings: Settings) -> PolicyGate:
 def batch_limits(settings: Settings) -> BatchLimits:
     """When a batch closes."""
     return BatchLimits(settings.batch_turns, settings.batch_tokens, timedelta(seconds=settings.batch_seconds))
-
-
-def comparison(embedder: Embedder) -> Compare:
-    """How alike sentences are, by this embedder's vectors and its calibration."""
-    calibration = calibration_for(embedder.model)
-
-    def compare(text: str, others: Sequence[str]) -> list[float]:
-        vectors = np.asarray(embedder.embed_documents([text, *others]), dtype=np.float32)
-        cosines = vectors[1:] @ vectors[0]
-        language = detect(text)
-        return [
-            calibration.sameness(float(cosine), language, detect(other))
-            for cosine, other in zip(cosines, others, strict=True)
-        ]
-
-    return compare
 
 
 class Runtime:
@@ -147,11 +106,10 @@ class Runtime:
         self.stages = tuple(stages)
         self.metrics = Metrics()
         self.truth = open_truth(settings)
-        self.embedder = open_embedder(settings)
-        self.vectors = open_vector_store(settings, self.embedder)
+        self.collections = open_collections(settings, self.truth)
         self.producer = EventProducer(settings)
         self._executor = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="memriver")
-        projection = VectorProjection(self.vectors, self.embedder)
+        projection = VectorProjection(self.collections)
         self.delivery = Delivery(
             self.truth,
             Outflow(self.producer, projection, self._executor),
@@ -171,6 +129,8 @@ class Runtime:
         self.clock = BatchClock(self.delivery, batch_limits(settings), self.metrics)
         self.expiry = ExpiryClock(self.delivery)
         self.summaries = SummaryClock(self.delivery, self.truth, self.session, rng=random.Random())
+        self.reindex = ReindexClock(settings, self.truth, self.collections, self.delivery.fatal, now=now)
+        self._now = now
         self._judges: JudgePool | None = None
         self._apps: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -227,6 +187,7 @@ class Runtime:
         """
         await asyncio.to_thread(self.truth.ping)
         await asyncio.to_thread(check_schema, settings_url(self.settings))
+        await asyncio.to_thread(settle_live, self.settings, self.truth, self.collections, self._now())
         await self.producer.start()
         # The segmenter loads its dictionary on first use, for a second; not in the middle of a group.
         await asyncio.to_thread(tokens, "预热")
@@ -237,6 +198,8 @@ class Runtime:
                 self._tasks.append(asyncio.create_task(self.expiry.run(), name="expiry"))
             elif stage == "summaries":
                 self._tasks.append(asyncio.create_task(self.summaries.run(), name="summaries"))
+            elif stage == "reindex":
+                self._tasks.append(asyncio.create_task(self.reindex.run(), name="reindex"))
             else:
                 self._apps.append(self._app(stage))
         if self._judges is not None:
@@ -253,7 +216,7 @@ class Runtime:
             intake = Intake(RuleBook.load(), NoiseFilter.load(), self.gate)
             if settings.judge_processes:
                 self._judges = JudgePool(intake, partial(make_gate, settings), settings.judge_processes)
-            work = IngestStage(intake, batch_limits(settings), self.metrics)
+            work = IngestStage(intake, batch_limits(settings), self.metrics, make_sealer(settings))
             ingest_agent.register(app, settings, delivery, work, self._judges)
         elif stage == "bury":
             bury_agent.register(app, settings, delivery, BuryStage())
@@ -267,7 +230,7 @@ class Runtime:
             )
         elif stage == "resolve":
             nearest = Nearest(
-                comparison(self.embedder),
+                live_comparison(self.collections),
                 dedupe=settings.dedupe_similarity,
                 conflict=settings.conflict_similarity,
             )
@@ -279,7 +242,7 @@ class Runtime:
                 ResolveStage("commands", nearest, self.metrics),
             )
         elif stage == "feedback":
-            heard = FeedbackStage(self.gate, RuleBook.load(), self.metrics, self.embedder.model)
+            heard = FeedbackStage(self.gate, RuleBook.load(), self.metrics, self._model_of_recall)
             feedback_agent.register(app, settings, delivery, heard)
         else:
             raise FatalError(f"there is no stage {stage}")
@@ -295,6 +258,16 @@ class Runtime:
         app.memriver_assigned, app.memriver_stage = assigned, stage
         app.on_partitions_assigned.connect(assigned)
         return app
+
+    @property
+    def vectors(self) -> VectorStore:
+        """The live collection's store at this moment; for health and tests. Whoever asks questions takes `collections`."""
+        with self.collections.live() as collection:
+            return collection.store
+
+    def _model_of_recall(self) -> str:
+        with self.collections.live() as collection:
+            return collection.embedder.model
 
     def lags(self) -> list[tuple[str, str, int, int]]:
         """(stage, topic, partition, messages behind) as far as the consumers know."""
@@ -314,6 +287,7 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(app.stop() for app in self._apps))
+        await self.delivery.settle()
         await self.producer.stop()
         for model in (self.model, self._summariser):
             if model is not None:
@@ -321,5 +295,6 @@ class Runtime:
         if self._judges is not None:
             self._judges.close()
         self._executor.shutdown(wait=True)
-        self.vectors.close()
+        await self.reindex.stop()
+        self.collections.close()
         self.truth.close()

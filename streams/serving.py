@@ -53,7 +53,7 @@ def make_read_side(runtime: Runtime, publish: Publish) -> ReadSide:
     def mask(text: str) -> str:
         return gate.mask_text(text).text
 
-    service = RecallService(truth, runtime.vectors, runtime.embedder, screen=screen)
+    service = RecallService(truth, runtime.collections, screen=screen)
     reader = MemoryReader(truth, service, ContextBuilder(session, mask, wall_clock), session)
     reads = ReadLog(truth, wall_clock)
     verbs = Verbs(truth, reader, make_writer(settings), publish, reads, wall_clock, screen)

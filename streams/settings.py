@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-StageName = Literal["ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "bury"]
-ALL_STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "bury")
+StageName = Literal["ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "reindex", "bury"]
+ALL_STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 class Settings(BaseSettings):
@@ -49,6 +49,9 @@ class Settings(BaseSettings):
     embedder: str = "hashing"
     embedder_base_url: str = ""
     embedder_api_key: SecretStr = SecretStr("")
+    # of the other model, while a re-embedding has two in use; as above if left out
+    embedder_other_base_url: str = ""
+    embedder_other_api_key: SecretStr = SecretStr("")
 
     # micro-batches (SPEC W5)
     batch_turns: int = Field(default=5, ge=1)
@@ -58,6 +61,15 @@ class Settings(BaseSettings):
     # policy (SPEC W7) and resolution (SPEC W9)
     confidence_floor: float = Field(default=0.5, ge=0, le=1)
     hash_key: SecretStr = SecretStr("memriver-development-hash-key")
+    master_key: SecretStr = Field(
+        default=SecretStr(""), description="32 bytes in base64 that wrap the owners' data keys"
+    )
+    master_key_file: Path | None = Field(
+        default=None, description="a file with the master key, instead of the variable"
+    )
+    master_key_previous: SecretStr = Field(
+        default=SecretStr(""), description="the one before, while keys are rewrapped"
+    )
     dedupe_similarity: float = Field(default=0.92, ge=0, le=1)
     conflict_similarity: float = Field(default=0.85, ge=0, le=1)
 
@@ -91,6 +103,19 @@ class Settings(BaseSettings):
     def model_enabled(self) -> bool:
         """Whether there is an endpoint to ask."""
         return bool(self.model_base_url)
+
+    @model_validator(mode="after")
+    def _no_embedder_chosen(self) -> Self:
+        # A deployment's template passes an empty variable where nothing was chosen.
+        if not self.embedder:
+            self.embedder = str(type(self).model_fields["embedder"].default)
+            self.model_fields_set.discard("embedder")
+        return self
+
+    @property
+    def embedder_chosen(self) -> str | None:
+        """The embedder that somebody configured; None: whichever the live collection has."""
+        return self.embedder if "embedder" in self.model_fields_set else None
 
     def topic(self, name: str) -> str:
         """The real name of a topic."""

@@ -12,7 +12,7 @@ are two scores, each a piecewise linear map per kind of language pair:
   the model must tell it from a different value; weak models seldom can, and then the resolver's slots must.
 
 The built-in maps were fitted by `fit_relevance` and `fit_sameness` on the 32 Chinese and English sentences of
-`tests/data/paraphrases.tsv`: enough to place a floor, not to quote percentages from. Fit your own for another model.
+`paraphrases.tsv` beside this file: enough to place a floor, not to quote percentages from. Fit your own for another model.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ def finish(connection: Connection, name: str, holder: str, **outcome: Any) -> bo
     return done.rowcount == 1
 
 
-def fail(connection: Connection, name: str, holder: str, error: str, *, again: bool) -> None:
+def fail(connection: Connection, name: str, holder: str, error: str | None, *, again: bool) -> None:
     """The task broke off. `again` leaves it to be taken up by whoever comes next; otherwise somebody must ask anew."""
     values: dict[str, Any] = {"holder": None, "held_until": None, "error": error}
     if not again:

@@ -562,3 +562,36 @@ data_keys = _table(
     Index("ix_data_keys_subject", "subject_key"),
     Index("ix_data_keys_master", "master"),
 )
+
+# Replay (SPEC L6): what the schema beside the live one knows of itself. The live one has these tables too, and they are empty.
+
+replays = _table(
+    "replays",
+    # plan: what is replayed, and how; progress: how far it is
+    Column("name", String(16), primary_key=True),
+    Column("body", LongText, nullable=False),
+)
+
+replay_positions = _table(
+    "replay_positions",
+    Column("partition", Integer, primary_key=True, autoincrement=False, quote=True),
+    # The next one that will be read.
+    Column("next_offset", BigInteger, nullable=False),
+)
+
+replay_carried = _table(
+    "replay_carried",
+    # What people, agents and the life cycle ordered in the live schema, until the replay comes to its moment.
+    Column("carried_id", String(36), primary_key=True),
+    Column("at", Utc, nullable=False),
+    # claim, retraction
+    Column("kind", String(16), nullable=False),
+    Column("body", LongText, nullable=False),
+    Index("ix_replay_carried_at", "at", "carried_id"),
+)
+
+replay_mark = _table(
+    "replay_mark",
+    # One row in the schema that a replay made. It is exchanged with the tables, and so it says which ones are live.
+    Column("name", String(16), primary_key=True),
+)

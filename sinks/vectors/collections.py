@@ -21,7 +21,7 @@ from sinks.embedders.cache import CachedEmbedder
 from sinks.embedders.calibration import Calibration, calibration_for
 from sinks.truth import Truth, collections
 from sinks.truth.collections import CollectionRow, State
-from sinks.vectors.protocol import VectorStore
+from sinks.vectors.protocol import VectorStore, collection_name
 
 log = logging.getLogger("memriver.collections")
 
@@ -45,14 +45,17 @@ class Collection:
     calibration: Calibration
 
 
-class Searched(Protocol):
+class LiveCollection(Protocol):
     """Where questions are asked."""
 
     def live(self) -> AbstractContextManager[Collection]:
         """The live collection, which stays open until the context is left."""
 
+    def refresh(self) -> None:
+        """Look again which one is live."""
 
-class Written(Protocol):
+
+class EveryCollection(Protocol):
     """Where changes go."""
 
     def write(self, action: Callable[[Collection], None]) -> None:
@@ -195,7 +198,7 @@ class Collections:
         self._look()
 
     def discard(self, name: str) -> None:
-        """Close a collection here as soon as nobody uses it; waits for that."""
+        """Delete a collection with all its vectors, as soon as nobody here uses it; it must have been opened before."""
         with self._idle:
             entry = self._opened.pop(name, None)
             if self._live == name:
@@ -203,7 +206,7 @@ class Collections:
             while entry is not None and entry.users:
                 self._idle.wait()
         if entry is not None:
-            entry.collection.store.close()
+            entry.collection.store.drop()
 
     def close(self) -> None:
         """Close all of them."""
@@ -327,14 +330,17 @@ class OneCollection:
     """A single collection that no truth lists: for tests, benchmarks and tools with a store of their own."""
 
     def __init__(self, store: VectorStore, embedder: Embedder, calibration: Calibration | None = None) -> None:
-        self._collection = Collection(
-            store.collection, True, store, embedder, calibration or calibration_for(embedder.model)
-        )
+        name = collection_name("one", embedder.model, embedder.dimension)
+        scale = calibration or calibration_for(embedder.model)
+        self._collection = Collection(name, True, store, embedder, scale)
 
     @contextmanager
     def live(self) -> Iterator[Collection]:
         """It."""
         yield self._collection
+
+    def refresh(self) -> None:
+        """There is no other."""
 
     def write(self, action: Callable[[Collection], None]) -> None:
         """Do it with the one."""

@@ -144,6 +144,19 @@ class QdrantVectors:
         if self._owns_client:
             self._client.close()
 
+    def take_alias(self, alias: str) -> None:
+        """Move an alias here, atomically. https://qdrant.tech/documentation/concepts/collections/#switch-collection"""
+        with _errors("move the alias"):
+            names = {found.alias_name: found.collection_name for found in self._client.get_aliases().aliases}
+            if names.get(alias) == self._collection:
+                return
+            steps: list[Any] = []
+            if alias in names:
+                steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
+            create = models.CreateAlias(collection_name=self._collection, alias_name=alias)
+            steps.append(models.CreateAliasOperation(create_alias=create))
+            self._client.update_collection_aliases(steps)
+
     def _open(self) -> None:
         if not self._ready:
             raise FatalError("the vector store is not open; ensure() opens it")
@@ -217,6 +230,18 @@ class QdrantVectors:
         for field, schema in wanted.items():
             if field not in present:
                 self._client.create_payload_index(self._collection, field, field_schema=schema, wait=True)
+
+
+def point_alias(store: object, alias: str) -> None:
+    """Let `alias` name the collection of this store, in one step, if it is on a Qdrant server; nothing otherwise.
+
+    memriver itself goes by truth, never by the alias; it is for people and tools that look at the server.
+
+    Raises:
+        TransientError, FatalError: the server is away or refuses.
+    """
+    if isinstance(store, QdrantVectors):
+        store.take_alias(alias)
 
 
 @contextlib.contextmanager

@@ -15,8 +15,9 @@ from sinks.truth.migrate import current, head
 from streams.cli.embedded import quiet_logs
 from streams.cli.output import as_json, memory_view, table, turn_view
 from streams.producer import EventProducer
-from streams.runtime import open_embedder, open_truth, open_vector_store, settings_url
+from streams.runtime import open_truth, settings_url, wall_clock
 from streams.settings import Settings
+from streams.vectors import open_collections, open_embedder, settle_live
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -160,9 +161,7 @@ async def _examine(settings: Settings) -> list[dict[str, str]]:
     except MemriverError as error:
         say("embedder", "wrong", str(error))
     try:
-        store = open_vector_store(settings, open_embedder(settings))
-        say("vectors", "ok", f"{store.collection}, {store.total()} points")
-        store.close()
+        say("vectors", *_vectors(settings))
     except MemriverError as error:
         say("vectors", "wrong", str(error))
     if settings.model_enabled:
@@ -176,3 +175,18 @@ async def _examine(settings: Settings) -> list[dict[str, str]]:
             "MEMRIVER_HASH_KEY is the development key: identity numbers could be guessed from their hashes",
         )
     return report
+
+
+def _vectors(settings: Settings) -> tuple[str, str]:
+    """State and words; nothing is registered by looking."""
+    truth = open_truth(settings)
+    opened = open_collections(settings, truth)
+    try:
+        if not opened.listed():
+            return "note", "no collection yet: the first start of a worker makes it"
+        settle_live(settings, truth, opened, wall_clock())
+        with opened.live() as collection:
+            return "ok", f"{collection.name}, {collection.store.total()} points"
+    finally:
+        opened.close()
+        truth.close()

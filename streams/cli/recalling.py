@@ -21,8 +21,9 @@ from recall.service import RecallService
 from schemas import Category, MemoryType, OwnerKind, Sensitivity
 from sinks.truth import Truth, memories
 from streams.cli.output import as_json, console, memory_view, table
-from streams.runtime import make_gate, open_embedder, open_truth, open_vector_store, wall_clock
+from streams.runtime import make_gate, open_truth, wall_clock
 from streams.settings import Settings
+from streams.vectors import open_collections, settle_live
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Data = Annotated[Path | None, typer.Option(help="a directory that `memriver process --data` filled")]
@@ -206,11 +207,11 @@ def _settings(data: Path | None) -> Settings:
 def _service(settings: Settings) -> Iterator[RecallService]:
     truth: Truth = open_truth(settings)
     try:
-        embedder = open_embedder(settings)
-        store = open_vector_store(settings, embedder)
+        opened = open_collections(settings, truth)
         try:
-            yield RecallService(truth, store, embedder, screen=TurnScreen(make_gate(settings)))
+            settle_live(settings, truth, opened, wall_clock())
+            yield RecallService(truth, opened, screen=TurnScreen(make_gate(settings)))
         finally:
-            store.close()
+            opened.close()
     finally:
         truth.close()

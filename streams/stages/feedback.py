@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -89,12 +89,12 @@ class _Group:
 
 
 class FeedbackStage:
-    """Feedback in; access counts, labelled rows, reviews and EDIT commands out. `model` names the embedder of recall."""
+    """Feedback in; access counts, labelled rows, reviews and EDIT commands out. `model` names recall's embedder."""
 
     name = "feedback"
     topic = "feedback"
 
-    def __init__(self, gate: PolicyGate, rules: RuleBook, metrics: Metrics, model: str) -> None:
+    def __init__(self, gate: PolicyGate, rules: RuleBook, metrics: Metrics, model: Callable[[], str]) -> None:
         self._gate = gate
         self._rules = rules
         self._metrics = metrics
@@ -175,7 +175,7 @@ class FeedbackStage:
             shown=shown,
             decision=decision,
             policy_version=self._gate.version,
-            model=self._model[:255],
+            model=self._model()[:255],
             given_at=said.given_at,
         )
         work.labels.append(Labelled(item.key, item.owner_key, work.now, label))

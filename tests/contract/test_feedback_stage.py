@@ -40,7 +40,7 @@ class Bench:
     def __init__(self, truth: Truth) -> None:
         self.truth = truth
         self.metrics = Metrics()
-        self.stage = FeedbackStage(GATE, RULES, self.metrics, "hashing")
+        self.stage = FeedbackStage(GATE, RULES, self.metrics, lambda: "hashing")
         self._nearest = Nearest(lambda _text, others: [0.0] * len(others), dedupe=0.92, conflict=0.85)
 
     def learn(self, *claims: Candidate, now: datetime = SOON) -> list[Memory]:

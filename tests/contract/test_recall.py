@@ -24,6 +24,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth, memories, turns
 from sinks.truth.tables import memory_access
 from sinks.vectors import VectorStore, open_vectors
+from sinks.vectors.collections import OneCollection
 from streams.projection import VectorProjection
 from tests.doubles.records import at, memory, turn, turn_row
 
@@ -38,9 +39,10 @@ class World:
     def __init__(self, truth: Truth, store: VectorStore) -> None:
         self.truth, self.store = truth, store
         self.embedder = make_embedder("hashing")
-        self.projection = VectorProjection(store, self.embedder)
+        one = OneCollection(store, self.embedder)
+        self.projection = VectorProjection(one)
         screen = TurnScreen(PolicyGate(PolicySettings(), b"a key for the tests"))
-        self.service = RecallService(truth, store, self.embedder, screen=screen)
+        self.service = RecallService(truth, one, screen=screen)
 
     def keep(self, *held: Memory, vectors: bool = True) -> None:
         """Into truth, and unless the vector write is still under way into the store."""
@@ -295,7 +297,7 @@ class _Away:
 def test_without_vectors_or_embedder_truth_answers_and_says_so(world: World) -> None:
     world.keep(memory("home"))
     screen = TurnScreen(PolicyGate(PolicySettings(), b"a key for the tests"))
-    service = RecallService(world.truth, _Away(world.store), _Away(world.embedder), screen=screen)
+    service = RecallService(world.truth, OneCollection(_Away(world.store), _Away(world.embedder)), screen=screen)
     result = service.recall(RecallRequest(reach(ANN), "Where do I live?", NOW))
     assert texts(result) == ["lives in Leeds"]
     assert result.degraded == ("embedder", "vectors")

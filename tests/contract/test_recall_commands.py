@@ -15,6 +15,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth, make_engine, memories, turns
 from sinks.truth.migrate import upgrade
 from sinks.vectors import open_vectors
+from sinks.vectors.collections import OneCollection
 from streams.cli import app
 from streams.projection import VectorProjection
 from tests.doubles.records import at, change, memory, turn, turn_row
@@ -40,7 +41,7 @@ def directory(tmp_path: Path) -> Path:
         f"edge:{tmp_path / 'vectors'}", prefix="memories", model=embedder.model, dimension=embedder.dimension
     )
     store.ensure()
-    VectorProjection(store, embedder).write([held])
+    VectorProjection(OneCollection(store, embedder)).write([held])
     store.close()
     return tmp_path
 

@@ -19,6 +19,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth, turns
 from sinks.truth.turns import Conversation
 from sinks.vectors import open_vectors
+from sinks.vectors.collections import OneCollection
 from tests.doubles.house import MORNING, House, said
 from tests.doubles.records import turn, turn_row
 
@@ -48,7 +49,7 @@ def house(sqlite_truth: Truth, tmp_path: Path) -> Iterator[House]:
         return gate.mask_text(text).text
 
     session = SessionMemory(sqlite_truth, mask=mask, now=lambda: MORNING)
-    service = RecallService(sqlite_truth, store, embedder, screen=TurnScreen(gate))
+    service = RecallService(sqlite_truth, OneCollection(store, embedder), screen=TurnScreen(gate))
     builder = ContextBuilder(session, mask, lambda: MORNING)
     yield House(sqlite_truth, MemoryReader(sqlite_truth, service, builder, session))
     store.close()

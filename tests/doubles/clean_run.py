@@ -16,12 +16,13 @@ from sinks.truth.outbox import Outgoing
 from streams.clock import BatchClock
 from streams.delivery import Delivery, Message
 from streams.metrics import Metrics
-from streams.runtime import batch_limits, comparison, make_gate, open_embedder
+from streams.runtime import batch_limits, make_gate
 from streams.settings import Settings
 from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
+from streams.vectors import comparison, open_embedder
 from tests.doubles.log import Broker, Stream
 
 

@@ -25,9 +25,10 @@ from sinks.truth.migrate import upgrade
 from streams.importers import Record
 from streams.producer import EventProducer
 from streams.publish import Published, publish_log
-from streams.runtime import open_embedder, open_vector_store, wall_clock
+from streams.runtime import wall_clock
 from streams.settings import Settings
 from streams.topics import apply, declared
+from streams.vectors import open_embedder, open_vector_store
 
 DEADLINE = 240.0
 """Seconds after which a test gives up; a worker needs ten to start on a busy machine."""

@@ -555,6 +555,58 @@ def upgrade() -> None:
         batch_op.create_index("ix_read_log_owner", ["owner_key", "read_at"], unique=False)
 
     op.create_table(
+        "replay_carried",
+        sa.Column("carried_id", sa.String(length=36), nullable=False),
+        sa.Column("at", sinks.truth.tables.Utc(), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column(
+            "body",
+            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("carried_id"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    with op.batch_alter_table("replay_carried", schema=None) as batch_op:
+        batch_op.create_index("ix_replay_carried_at", ["at", "carried_id"], unique=False)
+
+    op.create_table(
+        "replay_mark",
+        sa.Column("name", sa.String(length=16), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    op.create_table(
+        "replay_positions",
+        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("next_offset", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("partition"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    op.create_table(
+        "replays",
+        sa.Column("name", sa.String(length=16), nullable=False),
+        sa.Column(
+            "body",
+            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("name"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    op.create_table(
         "retractions",
         sa.Column("retraction_key", sa.String(length=32), nullable=False),
         sa.Column("owner_key", sa.String(length=32), nullable=False),
@@ -749,6 +801,13 @@ def downgrade() -> None:
         batch_op.drop_index("ix_retractions_owner")
 
     op.drop_table("retractions")
+    op.drop_table("replays")
+    op.drop_table("replay_positions")
+    op.drop_table("replay_mark")
+    with op.batch_alter_table("replay_carried", schema=None) as batch_op:
+        batch_op.drop_index("ix_replay_carried_at")
+
+    op.drop_table("replay_carried")
     with op.batch_alter_table("read_log", schema=None) as batch_op:
         batch_op.drop_index("ix_read_log_owner")
         batch_op.drop_index("ix_read_log_memory")
