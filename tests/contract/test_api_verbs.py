@@ -244,7 +244,7 @@ async def test_a_session_is_read_only_by_who_may_read_everybody_in_it(house: Hou
         assert (await client.post("/v1/summarize", json={"conversation_id": "c1"})).status_code == 404
     async with house.client(house.key("both", "user/ann", "user/bob")) as client:
         assert [row["text"] for row in (await client.get("/v1/sessions/c1")).json()["turns"]] == ["turn 1", "hello ann"]
-        assert (await client.post("/v1/summarize", json={"conversation_id": "c1"})).json()["method"] == "extract"
+        assert (await client.post("/v1/summarize", json={"conversation_id": "c1"})).json()["method"] == "extractive"
     async with house.client(house.key("part", "user/ann/profile", "user/bob")) as client:
         assert (await client.get("/v1/sessions/c1")).status_code == 404
 

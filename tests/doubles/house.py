@@ -72,7 +72,7 @@ class PlainReader:
         notes: dict[str, list[str]] = {
             name: [] for name in ("facts", "decisions", "open_loops", "key_points", "digests")
         }
-        return {"method": "extract", "turns": 1, "unsummarised": 0} | notes | {"facts": [f"about {conversation_id}"]}
+        return {"method": "extractive", "turns": 1, "unsummarised": 0} | notes | {"facts": [f"about {conversation_id}"]}
 
 
 class LeakyReader(PlainReader):
