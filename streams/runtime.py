@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -32,18 +31,16 @@ from streams.agents import extract as extract_agent
 from streams.agents import feedback as feedback_agent
 from streams.agents import ingest as ingest_agent
 from streams.agents import resolve as resolve_agent
-from streams.breaker import Breaker
 from streams.clock import BatchClock
 from streams.collector import settle
 from streams.delivery import Delivery
 from streams.expiry import ExpiryClock
-from streams.extraction import RawReply
 from streams.faust_app import make_app
 from streams.judging import JudgePool
 from streams.metrics import Metrics
+from streams.modelling import make_models, pricing
 from streams.outflow import Outflow
 from streams.position import committed
-from streams.pricing import Price, RollingBudget, price_of
 from streams.producer import EventProducer
 from streams.projection import VectorProjection
 from streams.reindex.clock import ReindexClock
@@ -61,8 +58,6 @@ if TYPE_CHECKING:
     from streams.model import OpenAIChatModel
 
 log = logging.getLogger("memriver.runtime")
-
-_DAY_SECONDS = 86_400.0
 
 
 def wall_clock() -> datetime:
@@ -124,7 +119,7 @@ class Runtime:
         self.model: OpenAIChatModel | None = None
         self._summariser: OpenAIChatModel | None = None
         if settings.model_enabled:
-            self.model, self._summariser = self._make_models(answer_schema(), summary_schema())
+            self.model, self._summariser = make_models(settings, answer_schema(), summary_schema())
         self.session = self._make_session(now)
         self.clock = BatchClock(self.delivery, batch_limits(settings), self.metrics)
         self.expiry = ExpiryClock(self.delivery)
@@ -144,40 +139,6 @@ class Runtime:
             now=now,
             model=self._summariser,
         )
-
-    def _make_models(self, *schemas: dict[str, Any]) -> list[OpenAIChatModel]:
-        """One for each schema of an answer: one endpoint and one purse, so they share breaker and budget."""
-        # The SDK takes a second to import; a process without the model channel need not wait for it.
-        from streams.model import ModelConfig, OpenAIChatModel, OutputMode
-
-        settings = self.settings
-        config = ModelConfig(
-            base_url=settings.model_base_url,
-            model=settings.model_name,
-            api_key=settings.model_api_key.get_secret_value() or "none",
-            output=OutputMode(settings.model_structured),
-            timeout=settings.model_timeout_seconds,
-            prices=self._prices(),
-        )
-        budget = None
-        if settings.model_token_budget_per_day:
-            budget = RollingBudget(settings.model_token_budget_per_day, _DAY_SECONDS, time.monotonic)
-        breaker, rng = Breaker(time.monotonic), random.Random()
-        return [
-            OpenAIChatModel(config, json_schema=schema, breaker=breaker, rng=rng, budget=budget) for schema in schemas
-        ]
-
-    def _prices(self) -> dict[str, Price]:
-        settings = self.settings
-        if not settings.model_price_prompt and not settings.model_price_completion:
-            return {}
-        return {settings.model_name: Price(settings.model_price_prompt, settings.model_price_completion)}
-
-    def _cost(self, reply: RawReply) -> float:
-        price = price_of(reply.model, self._prices())
-        if price is None:
-            return 0.0
-        return (reply.prompt_tokens * price.prompt + reply.completion_tokens * price.completion) / 1_000_000
 
     async def start(self) -> None:
         """Connect, drain what timers left behind, join the consumer groups.
@@ -221,7 +182,7 @@ class Runtime:
         elif stage == "bury":
             bury_agent.register(app, settings, delivery, BuryStage())
         elif stage == "extract":
-            channel = ModelChannel(self.model, self._cost) if self.model is not None else None
+            channel = ModelChannel(self.model, pricing(settings)) if self.model is not None else None
             extract_agent.register(
                 app,
                 settings,
