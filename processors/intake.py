@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from processors.noise import NoiseFilter
 from processors.noise.normal import normal_text
@@ -11,6 +12,9 @@ from processors.rules import HitKind, RuleBook
 from processors.rules.channel import candidates_from
 from processors.tokens import estimate
 from schemas import Role, Turn, digest
+
+LAST_REVISION = 2**31 - 1
+"""Of a deletion that carries no number: nothing comes after it. The most that a database's INTEGER holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Intake:
 
     def judge(self, turn: Turn) -> Judged:
         """Verdicts in the order of the words; equal turns give equal verdicts."""
+        turn = numbered(turn)
         verdicts: list[Verdict] = []
         retracts = False
         if turn.role is Role.USER and turn.text and not turn.deleted:
@@ -70,6 +75,22 @@ class Intake:
         if retracts and not verdicts:
             return "retraction"
         return self._noise.judge(turn).reason
+
+
+def numbered(turn: Turn) -> Turn:
+    """The turn with a revision that orders it, also where a gateway counts none.
+
+    An edit is then ordered by when it was made, in seconds after the turn was said, and a deletion is the last word. Both
+    depend on nothing but the turn, so it does not matter which of them arrives first.
+    """
+    if turn.revision:
+        return turn
+    if turn.deleted:
+        return turn.model_copy(update={"revision": LAST_REVISION})
+    if turn.edited_at is None or turn.edited_at <= turn.sent_at:
+        return turn
+    seconds = -(-(turn.edited_at - turn.sent_at) // timedelta(seconds=1))
+    return turn.model_copy(update={"revision": min(seconds, LAST_REVISION - 1)})
 
 
 def _all_locked_up(verdicts: list[Verdict]) -> list[Verdict]:

@@ -59,6 +59,7 @@ class Stored:
     pending: bool
     outcome: str
     tokens: int
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,11 @@ def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]
         turns.c.pending,
         turns.c.outcome,
         turns.c.tokens,
+        turns.c.reason,
     )
     for chunk in chunks(turn_keys):
         for row in connection.execute(select(*columns).where(turns.c.turn_key.in_(chunk))):
-            found[row.turn_key] = Stored(*row)
+            found[row.turn_key] = Stored(*row[:-1], deleted=row.reason == "deleted")
     return found
 
 
@@ -246,7 +248,9 @@ def note(connection: Connection, turn_keys: Iterable[str], reason: str) -> None:
 def take_back(connection: Connection, turn_key: str) -> int:
     """Mark a turn retracted; returns the tokens it gave back if it was still waiting for a batch, else -1."""
     row = connection.execute(select(turns.c.pending, turns.c.tokens).where(turns.c.turn_key == turn_key)).one_or_none()
-    values = {"pending": False, "outcome": Outcome.FILTERED.value, "reason": "retracted"}
+    # A deleted turn stays one: nothing that arrives late may take its place again.
+    reason = case((turns.c.reason == "deleted", "deleted"), else_="retracted")
+    values = {"pending": False, "outcome": Outcome.FILTERED.value, "reason": reason}
     connection.execute(update(turns).where(turns.c.turn_key == turn_key).values(**values))
     return int(row.tokens) if row is not None and row.pending else -1
 

@@ -90,7 +90,8 @@ class IngestStage:
             differs = stored.content_hash != judged.content_hash
             newer = turn.revision > stored.revision or (turn.revision == stored.revision and turn.deleted and differs)
             if not newer:
-                if differs and turn.revision == stored.revision:
+                # What was deleted at this revision is not missed: the deletion was faster than what it deletes.
+                if differs and turn.revision == stored.revision and not stored.deleted:
                     work.letters.append(delivered)
                 work.count("duplicate")
                 return
@@ -132,7 +133,7 @@ class IngestStage:
         fresh = stored is None or turn.turn_key in work.inserts
         (work.inserts if fresh else work.replaces)[turn.turn_key] = row
         work.known[turn.turn_key] = Stored(
-            turn.turn_key, turn.revision, judged.content_hash, pending, outcome.value, judged.tokens
+            turn.turn_key, turn.revision, judged.content_hash, pending, outcome.value, judged.tokens, turn.deleted
         )
         work.accepted.append(delivered)
         work.count(outcome.value, noise or "")

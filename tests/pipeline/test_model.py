@@ -14,8 +14,10 @@ from sqlalchemy import select
 
 from schemas import Channel, Status
 from sinks.truth import batches, deadletters, tables, turns
-from streams.cli import admin, inspect
+from streams.cli import admin
 from streams.cli.embedded import Embedded
+from streams.redrive import Redriver
+from streams.runtime import wall_clock
 from tests.doubles.model_replies import Behaviour, Item
 from tests.doubles.model_server import ModelServer
 from tests.pipeline.river import Left, process, publish, said, settings, write_log
@@ -147,7 +149,8 @@ async def _by_hand(embedded: Embedded, server: ModelServer, seen: Seen, log: Pat
         letters = [row for row in deadletters.listing(connection) if b"Misty" in row["raw"]]
         seen.given_up = [row["outcome"] for row in turns.status(connection, "stubborn-1")]
     server.default = Behaviour.OK
-    await inspect._redrive(embedded.settings, embedded.runtime.truth, letters)
+    redriver = Redriver(embedded.runtime.truth, embedded.runtime.producer, by="a person", now=wall_clock())
+    await redriver.redrive([row["dead_letter_id"] for row in letters])
     await embedded.drained()
 
 
