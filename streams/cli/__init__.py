@@ -21,6 +21,7 @@ from streams.cli import (
     portability,
     process,
     recalling,
+    reindex,
     services,
     vectors,
 )
@@ -44,6 +45,7 @@ feedback.register(app)
 recalling.register(app)
 evaluate.register(app)
 admin.register(app)
+reindex.register(app)
 access.register(app)
 vectors.register(app)
 
