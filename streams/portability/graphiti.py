@@ -49,6 +49,7 @@ _SLOTS = {
 }
 _SELF = frozenset({"user", "the user", "me", "用户", "我"})
 _USED = ("uuid", "fact", "user_id", "group_id", "episodes", "valid_at", "invalid_at", "created_at", "expired_at")
+_ENDS = ("invalid_at", "expired_at")
 _NEVER = ("fact_embedding", "score", "relevance")
 
 
@@ -60,7 +61,8 @@ def claims(record: Mapping[str, Any], origin: Origin, nodes: Mapping[str, Mappin
     """
     fact = words(record, "fact")
     times = {
-        name: instant(record, name, origin.zone) for name in ("valid_at", "invalid_at", "created_at", "expired_at")
+        name: instant(record, name, origin.zone, through=name in _ENDS)
+        for name in ("valid_at", "invalid_at", "created_at", "expired_at")
     }
     created = times["created_at"] or times["valid_at"] or origin.modified
     begins = times["valid_at"] or created

@@ -52,7 +52,7 @@ def claims(record: Mapping[str, Any], origin: Origin, _nodes: Mapping[str, Mappi
         stated_at=updated or created or origin.modified,
         sources=(),
         conversation_id=run if isinstance(run, str) else "",
-        valid_to=instant(record, "expiration_date", origin.zone),
+        valid_to=instant(record, "expiration_date", origin.zone, through=True),
         category=kinds.pop() if len(kinds) == 1 and attribute == "note" else None,
         source=SourceKind.ASSISTANT if record.get("role") == "assistant" else SourceKind.USER_STATEMENT,
         agent_id=agent if isinstance(agent, str) else None,

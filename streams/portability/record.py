@@ -88,8 +88,8 @@ def words(record: Mapping[str, Any], *names: str) -> str:
     raise BadField("missing_field", f"no {' or '.join(names)}")
 
 
-def instant(record: Mapping[str, Any], name: str, zone: ZoneInfo) -> datetime | None:
-    """A time in ISO 8601 as UTC; one without an offset is in `zone`, a bare day ends when it ends there.
+def instant(record: Mapping[str, Any], name: str, zone: ZoneInfo, *, through: bool = False) -> datetime | None:
+    """A time in ISO 8601 as UTC; one without an offset is in `zone`. A bare day is its beginning there, or `through` its end.
 
     Raises:
         BadField: it is there and cannot be read.
@@ -101,8 +101,8 @@ def instant(record: Mapping[str, Any], name: str, zone: ZoneInfo) -> datetime | 
         raise BadField("invalid_time", f"{name} is no ISO 8601 time")
     try:
         if _DAY.fullmatch(value):
-            last = datetime.combine(datetime.fromisoformat(value).date() + timedelta(days=1), time(), zone)
-            return last.astimezone(UTC)
+            day = datetime.fromisoformat(value).date() + timedelta(days=int(through))
+            return datetime.combine(day, time(), zone).astimezone(UTC)
         at = datetime.fromisoformat(value)
         return (at if at.tzinfo is not None else at.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
