@@ -243,9 +243,11 @@ def fetch(connection: Connection, dead_letter_ids: Iterable[str]) -> list[dict[s
 
 def log(connection: Connection, dead_letter_id: str) -> list[dict[str, Any]]:
     """What happened to a letter, oldest first: action, attempt, actor, note, at."""
-    columns = (dead_letter_log.c[name] for name in ("action", "attempt", "actor", "note", "at"))
-    query = select(*columns).where(dead_letter_log.c.dead_letter_id == dead_letter_id).order_by(dead_letter_log.c.id)
-    return [dict(row._mapping) for row in connection.execute(query)]
+    names = ("action", "attempt", "actor", "note", "at")
+    query = select(*(dead_letter_log.c[name] for name in names)).where(
+        dead_letter_log.c.dead_letter_id == dead_letter_id
+    )
+    return [dict(zip(names, row, strict=True)) for row in connection.execute(query.order_by(dead_letter_log.c.id))]
 
 
 def redrive(
