@@ -3,13 +3,15 @@
 For each group of messages that have arrived:
 
 1. decode and judge each message; one that cannot be read becomes a dead letter;
-2. one database transaction: inbox, effects, dead letters, outbox;
+2. one database transaction: inbox, effects, dead letters, outbox; it also deletes the rows that were published since the
+   stage's last one;
 3. vectors, then publication of the group's outbox rows;
-4. delete the published rows;
-5. acknowledge, in offset order.
+4. acknowledge, in offset order.
 
-A death before 2 leaves nothing; between 2 and 5 the messages come again, the inbox makes them a no-op, and the rows left
-in the outbox are sent when the partition is next assigned, before its first new message.
+A death before 2 leaves nothing; between 2 and 4 the messages come again, the inbox makes them a no-op, and the rows left
+in the outbox are sent when the partition is next assigned, before its first new message. After 4 the last group's rows may
+still be there and are sent once more: nothing newer of their stage has been published, since the transaction of whatever
+came next would have deleted them, so a compacted topic ends with the same message. A stage that falls idle tidies up.
 
 Faust acknowledges when an agent raises, and commits past an unacknowledged message once a later one is acknowledged. So
 nothing is acknowledged but a finished prefix, and an exception that nobody foresaw ends the process.
@@ -18,6 +20,7 @@ nothing is acknowledged but a finished prefix, and an exception that nobody fore
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -26,6 +29,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from sqlalchemy import Connection
@@ -41,6 +45,8 @@ log = logging.getLogger("memriver.delivery")
 T = TypeVar("T")
 R = TypeVar("R")
 
+_TIDY_SECONDS = 0.2
+"""An idle stage deletes its published rows after this; a busy one does it with its next transaction, at no cost."""
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 3.0, 5.0)
 
 
@@ -180,6 +186,9 @@ class Delivery:
         self._linger = linger_seconds
         self._on_fatal = on_fatal or _end_process
         self._draining: dict[str, set[int]] = {}
+        self._published: defaultdict[str, list[int]] = defaultdict(list)
+        self._tidying: dict[str, asyncio.Task[None]] = {}
+        self._drains: set[asyncio.Future[None]] = set()
         # Stages with two topics have two agents. What one commits first must leave first: the compacted topic would
         # keep the older version of a memory for ever.
         self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -194,6 +203,10 @@ class Delivery:
         committed. One that we do not hold any more loses it, since others go on there.
         """
         self._draining.setdefault(stage, set()).update(partitions)
+        # No message may ever come: what the earlier owner left must leave all the same.
+        left = asyncio.ensure_future(self._drain_in_turn(stage))
+        self._drains.add(left)
+        left.add_done_callback(self._drains.discard)
         for key in [key for key in self._next_offset if key[0] == stage and key[2] not in partitions]:
             del self._next_offset[key]
 
@@ -265,7 +278,7 @@ class Delivery:
         window = _Window(flying, progress)
         try:
             async for events in _groups(stream.noack().events(), size, self._linger):
-                await self._drain(name)
+                await self._drain_in_turn(name)
                 progress.take()
                 messages = [_message(event) for event in events]
                 for message in messages:
@@ -287,7 +300,9 @@ class Delivery:
 
         async def once() -> None:
             started = time.perf_counter()
-            rows = await self.in_thread(self._commit, judged, stage, runs)
+            published = tuple(self._published[stage.name])
+            rows = await self.in_thread(self._commit, judged, stage, runs, published)
+            self._forget(stage.name, published)
             self._metrics.stage_seconds.labels(stage.name, "commit").observe(time.perf_counter() - started)
             if runs.count == 1:
                 await self.flush(stage.name, rows)
@@ -305,18 +320,21 @@ class Delivery:
         """Steps 2 to 4 for work that is not a message group: a timer, or one finished model call."""
 
         runs = _Runs()
+        published = tuple(self._published[stage])
 
         def run() -> list[Outgoing]:
             now = self._now()
 
             def kept(connection: Connection) -> list[Outgoing]:
                 runs.count += 1
+                outbox.done(connection, published)
                 return outbox.put(connection, stage, work(connection, now), now)
 
             return self._truth.run(kept)
 
         async def once() -> None:
             rows = await self.in_thread(run)
+            self._forget(stage, published)
             if runs.count == 1:
                 await self.flush(stage, rows)
             else:
@@ -325,18 +343,46 @@ class Delivery:
         await self._again(stage, once)
 
     async def flush(self, stage: str, rows: Sequence[Outgoing]) -> None:
-        """Steps 3 and 4, repeated until they succeed: what is committed must go out, in order."""
+        """Step 3, repeated until it succeeds: what is committed must go out, in order."""
         if not rows:
             return
         started = time.perf_counter()
         await self._again(stage, lambda: self._publisher.flush(rows))
-        ids = [row.id for row in rows]
-
-        def delete() -> None:
-            self._truth.run(lambda connection: outbox.done(connection, ids))
-
-        await self._again(stage, lambda: self.in_thread(delete))
+        self._published[stage] += [row.id for row in rows]
+        if stage not in self._tidying:
+            self._tidying[stage] = asyncio.create_task(self._tidy(stage))
         self._metrics.stage_seconds.labels(stage, "publish").observe(time.perf_counter() - started)
+
+    async def settle(self) -> None:
+        """Delete the published rows of every stage now, at the end of work; tried once: what stays is sent again."""
+        for stage, published in list(self._published.items()):
+            with contextlib.suppress(TransientError):
+                if published:
+                    await self.in_thread(self._truth.run, partial(outbox.done, ids=tuple(published)))
+                    self._forget(stage, tuple(published))
+
+    async def _tidy(self, stage: str) -> None:
+        try:
+            while self._published[stage]:
+                last = self._published[stage][-1]
+                await asyncio.sleep(_TIDY_SECONDS)
+                if self._published[stage][-1:] == [last]:  # else the stage is at work and does it by the way
+                    await self._delete_published(stage)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.fatal(stage, error)
+        finally:
+            del self._tidying[stage]
+
+    async def _delete_published(self, stage: str) -> None:
+        published = tuple(self._published[stage])
+        if published:
+            await self._again(stage, lambda: self.in_thread(self._truth.run, partial(outbox.done, ids=published)))
+            self._forget(stage, published)
+
+    def _forget(self, stage: str, published: Sequence[int]) -> None:
+        """These rows are deleted."""
+        gone = set(published)
+        self._published[stage] = [item for item in self._published[stage] if item not in gone]
 
     async def drain(
         self, stage: str, partitions: set[int] | None = None, *, older_than: timedelta | None = None
@@ -344,6 +390,7 @@ class Delivery:
         """Publish what was committed and never sent; returns how many messages."""
         sent = 0
         while True:
+            await self._delete_published(stage)
             rows = await self._again(stage, lambda: self.in_thread(self._leftover, stage, partitions, older_than))
             if not rows:
                 return sent
@@ -366,6 +413,13 @@ class Delivery:
             raise FatalError(what)
         # They were gone before we came: ending the process again and again would bring none of them back.
         log.critical("%s: %s while nobody of this group was reading", stage, what)
+
+    async def _drain_in_turn(self, stage: str) -> None:
+        try:
+            async with self._order[stage]:
+                await self._drain(stage)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.fatal(stage, error)
 
     async def _drain(self, stage: str) -> None:
         partitions = self._draining.get(stage)
@@ -392,13 +446,16 @@ class Delivery:
         self._metrics.stage_seconds.labels(stage.name, "judge").observe(time.perf_counter() - started)
         return judged
 
-    def _commit(self, judged: _Judged[T], stage: Stage[T], runs: _Runs) -> list[Outgoing]:
+    def _commit(
+        self, judged: _Judged[T], stage: Stage[T], runs: _Runs, published: Sequence[int]
+    ) -> list[Outgoing]:
         now = self._now()
         letters = [dead_letter(stage.name, message, error, now) for message, error in judged.bad]
         again = redriven_of(item.message for item in judged.good)
 
         def work(connection: Connection) -> list[Outgoing]:
             runs.count += 1
+            outbox.done(connection, published)
             out = stage.commit(connection, judged.good, now) if judged.good else []
             out += letters_out(deadletters.put(connection, letters))
             if again:

@@ -63,7 +63,7 @@ class Bench:
             "MEMRIVER_TOPIC_PREFIX": self.settings.topic_prefix,
             "MEMRIVER_MODEL_BASE_URL": self.settings.model_base_url,
             "MEMRIVER_HTTP_PORT": "0",
-            "MEMRIVER_LOG_LEVEL": "WARNING",
+            "MEMRIVER_LOG_LEVEL": os.environ.get("BENCH_LOG_LEVEL", "WARNING"),
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "streams.cli", "worker", "--stages", stages], env=environment, stdout=sys.stderr
@@ -202,14 +202,17 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
                     return
 
         listener = asyncio.create_task(listen())
-        for warm in range(20):
+        # A worker that is still joining its groups would be measured as latency: wait for the first event, however long.
+        for warm in range(120):
             await _say(producer, warm, sent)
             await asyncio.sleep(0.5)
             if took:
                 break
-        await asyncio.sleep(1)
+        else:
+            raise SystemExit("no event came within a minute")
+        while sent:
+            await asyncio.sleep(0.1)
         took.clear()
-        sent.clear()
         started = time.perf_counter()
         for number in range(seconds * per_second):
             await asyncio.sleep(max(0.0, started + number / per_second - time.perf_counter()))
