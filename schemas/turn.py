@@ -46,6 +46,8 @@ class Outcome(StrEnum):
     EXTRACTED = "extracted"
     REMEMBERED = "remembered"
     DEAD_LETTERED = "dead_lettered"
+    # Its person, conversation or tenant was erased: nothing of it is kept but this count.
+    SUPPRESSED = "suppressed"
 
 
 class Attachment(Contract):

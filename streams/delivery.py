@@ -5,7 +5,7 @@ For each group of messages that have arrived:
 1. decode and judge each message; one that cannot be read becomes a dead letter;
 2. one database transaction: inbox, effects, dead letters, outbox; it also deletes the rows that were published since the
    stage's last one;
-3. vectors, then publication of the group's outbox rows;
+3. vectors, then publication of the group's outbox rows, and of a stage's copies (`Copying`);
 4. acknowledge, in offset order.
 
 A death before 2 leaves nothing; between 2 and 4 the messages come again, the inbox makes them a no-op, and the rows left
@@ -30,7 +30,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from sqlalchemy import Connection
 
@@ -122,6 +122,18 @@ class Stage(Protocol[T]):
 
     def commit(self, connection: Connection, group: Sequence[Delivered[T]], now: datetime) -> list[Outgoing]:
         """The effects of a group inside the transaction; returns what is to be published."""
+
+
+@runtime_checkable
+class Copying(Protocol):
+    """A stage that publishes a copy of what it was given, without a database row for each.
+
+    After the commit and before the acknowledgement, for each group as often as it is delivered: at least once, so whoever
+    reads the copies knows one that comes again.
+    """
+
+    def copies(self) -> list[Outgoing]:
+        """Of the group that was committed last, whether or not it changed anything; in a thread, and once per group."""
 
 
 class Publisher(Protocol):
@@ -313,6 +325,15 @@ class Delivery:
         async with self._order[stage.name]:
             await self._drain(stage.name)
             await self._again(stage.name, once)
+            if isinstance(stage, Copying) and judged.good:
+                await self._copy(stage, stage.name)
+
+    async def _copy(self, stage: Copying, name: str) -> None:
+        started = time.perf_counter()
+        copies = await self.in_thread(stage.copies)
+        if copies:
+            await self._again(name, lambda: self._publisher.flush(copies))
+        self._metrics.stage_seconds.labels(name, "copy").observe(time.perf_counter() - started)
 
     async def transact(
         self, stage: str, work: Callable[[Connection, datetime], list[Outgoing]], *, source_partition: int = 0

@@ -70,6 +70,9 @@ class Settings(BaseSettings):
     master_key_previous: SecretStr = Field(
         default=SecretStr(""), description="the one before, while keys are rewrapped"
     )
+    master_key: SecretStr = Field(default=SecretStr(""), description="32 bytes in base64 that wrap the owners' data keys")
+    master_key_file: Path | None = Field(default=None, description="a file with the master key, instead of the variable")
+    master_key_previous: SecretStr = Field(default=SecretStr(""), description="the one before, while keys are rewrapped")
     dedupe_similarity: float = Field(default=0.92, ge=0, le=1)
     conflict_similarity: float = Field(default=0.85, ge=0, le=1)
 

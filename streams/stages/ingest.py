@@ -1,4 +1,6 @@
-"""The ingest stage: stores each turn once, sends its candidates on, closes batches; one transaction per group."""
+"""The ingest stage: stores each turn once, sends its candidates on, closes batches; one transaction per group.
+
+What it lets in goes to the sealed log as well; who was erased does not come in (`sinks.sealing`)."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from processors.intake import Intake, Judged
 from processors.policy import Decision
 from processors.resolution import order_key
 from schemas import Command, CommandKind, Outcome, Role, Turn, digest, new_id
+from sinks.sealing import Admission, Sealer, read_frame
 from sinks.truth import deadletters, memories, turns
 from sinks.truth.outbox import Outgoing
 from sinks.truth.turns import Conversation, Stored
@@ -37,6 +40,7 @@ class _Group:
     late: list[Delivered[Judged]] = field(default_factory=list)
     out: list[Outgoing] = field(default_factory=list)
     letters: list[Delivered[Judged]] = field(default_factory=list)
+    copies: list[tuple[Turn, bytes]] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def count(self, outcome: str, reason: str = "") -> None:
@@ -49,10 +53,13 @@ class IngestStage:
     name = "ingest"
     topic = "turns"
 
-    def __init__(self, intake: Intake, limits: BatchLimits, metrics: Metrics) -> None:
+    def __init__(self, intake: Intake, limits: BatchLimits, metrics: Metrics, sealer: Sealer | None = None) -> None:
+        """`sealer` None: a replay, which is given what was let in and sealed before."""
         self._intake = intake
         self._limits = limits
         self._metrics = metrics
+        self._sealer = sealer
+        self._copies: tuple[Admission, list[tuple[Turn, bytes]]] | None = None
 
     def prepare(self, message: Message) -> Judged:
         """Raises ValueError for anything that is not a turn."""
@@ -65,8 +72,14 @@ class IngestStage:
             turns.known(connection, {item.item.turn.turn_key for item in group}),
             turns.lock_conversations(connection, {item.item.turn.conversation_key for item in group}),
         )
+        admission = None
+        if self._sealer is not None:
+            admission = self._sealer.admit(connection, [item.item.turn for item in group], now)
         for delivered in group:
-            self._admit(work, delivered)
+            if admission is not None and admission.refuses(delivered.item.turn):
+                work.count(Outcome.SUPPRESSED.value)
+            else:
+                self._admit(work, delivered)
         turns.insert_turns(connection, list(work.inserts.values()))
         turns.replace_turns(connection, list(work.replaces.values()))
         for delivered, command in take_back_targets(connection, work.accepted, work.late, work.conversations):
@@ -80,7 +93,17 @@ class IngestStage:
         memories.record_decisions(connection, self.name, verdicts, now)
         self._bury(connection, work)
         self._count(work, [batch.closed_by for batch in closed])
+        if admission is not None:
+            self._copies = (admission, work.copies)
         return work.out
+
+    def copies(self) -> list[Outgoing]:
+        """The sealed turns of the last group, those included that truth had already."""
+        if self._copies is None:
+            return []
+        admission, held = self._copies
+        self._copies = None
+        return [sealed(admission, turn, body) for turn, body in held]
 
     def _admit(self, work: _Group, delivered: Delivered[Judged]) -> None:
         judged = delivered.item
@@ -93,6 +116,9 @@ class IngestStage:
                 # What was deleted at this revision is not missed: the deletion was faster than what it deletes.
                 if differs and turn.revision == stored.revision and not stored.deleted:
                     work.letters.append(delivered)
+                else:
+                    # Perhaps the group died before its copies were out.
+                    work.copies.append((turn, turn.to_bytes()))
                 work.count("duplicate")
                 return
             work.out.append(_outgoing(delivered, _void(turn, turn.revision if not turn.deleted else None)))
@@ -136,6 +162,7 @@ class IngestStage:
             turn.turn_key, turn.revision, judged.content_hash, pending, outcome.value, judged.tokens, turn.deleted
         )
         work.accepted.append(delivered)
+        work.copies.append((turn, row["body"].encode()))
         work.count(outcome.value, noise or "")
         for verdict in judged.verdicts:
             self._metrics.candidates.labels(verdict.candidate.channel.value, verdict.decision.value).inc()
@@ -164,6 +191,12 @@ class IngestStage:
                 self._metrics.filtered.labels(reason).inc(count)
         for cause in closed_by:
             self._metrics.batches.labels(cause).inc()
+
+
+def sealed(admission: Admission, turn: Turn, body: bytes) -> Outgoing:
+    """For the sealed log: in its conversation's partition, under a key that says nothing."""
+    raw = admission.seal(turn, body)
+    return Outgoing("turns.sealed", read_frame(raw).message_id.hex(), turn.conversation_key, raw)
 
 
 def _void(turn: Turn, below_revision: int | None) -> Command:
