@@ -9,17 +9,40 @@ MemriverError
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+
+class Outage(StrEnum):
+    """What keeps a server from doing its part, in the word that `/readyz` says. `sinks.outages` has who says it how."""
+
+    AWAY = "away"
+    BUSY = "busy"
+    FULL = "disk_full"
+    READ_ONLY = "read_only"
+    NO_CONNECTION = "no_connection_free"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
+    NOT_ENOUGH_REPLICAS = "not_enough_replicas"
+    LIMITING = "limiting"
+    REFUSED = "refused"
+
 
 class MemriverError(Exception):
     """Root of everything that memriver raises on purpose."""
 
 
 class TransientError(MemriverError):
-    """Trying again may work: a server is away, a lock was busy. `retry_after` is in seconds, None for the default backoff."""
+    """Trying again may work: a server is away, a lock was busy. `retry_after` is in seconds, None for the default backoff.
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    `part` is which one (database, vectors, broker, model, embedder), `outage` what is the matter with it.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, part: str = "server", outage: Outage = Outage.AWAY
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.part = part
+        self.outage = outage
 
 
 class PoisonError(MemriverError):

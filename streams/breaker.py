@@ -60,9 +60,9 @@ class Breaker:
             return
         left = self._open_until - self._clock()
         if left > 0:
-            raise BreakerOpen("the model's breaker is open", retry_after=left)
+            raise BreakerOpen("the model's breaker is open", retry_after=left, part="model")
         if self._probing:
-            raise BreakerOpen("the model's breaker waits for its probe", retry_after=1.0)
+            raise BreakerOpen("the model's breaker waits for its probe", retry_after=1.0, part="model")
         self._probing = True
 
     def success(self) -> None:

@@ -238,9 +238,9 @@ class OpenAIChatModel:
             async with asyncio.timeout(self._config.timeout):
                 raw = await self._client.chat.completions.with_raw_response.create(**request)
         except (TimeoutError, openai.APITimeoutError):
-            raise TransientError("the model endpoint did not answer in time") from None
+            raise TransientError("the model endpoint did not answer in time", part="model") from None
         except openai.APIConnectionError:
-            raise TransientError("the model endpoint cannot be reached") from None
+            raise TransientError("the model endpoint cannot be reached", part="model") from None
         return self._read(raw.text, system, user)
 
     def _read(self, body: str, system: str, user: str) -> ChatReply:
@@ -275,7 +275,7 @@ def _raise_inner_error(data: Mapping[str, Any]) -> None:
     error = data.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     if str(code) in ("429", "500", "502", "503", "504", "529"):
-        raise TransientError(f"the model endpoint answered 200 with error {code} inside")
+        raise TransientError(f"the model endpoint answered 200 with error {code} inside", part="model")
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

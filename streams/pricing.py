@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from processors.exceptions import TransientError
+from processors.exceptions import Outage, TransientError
 from processors.ports import ChatReply
 
 
@@ -88,7 +88,9 @@ class RollingBudget:
         """See `TokenBudget`. A call larger than the whole budget passes when nothing was spent, or it never would."""
         self._drop_old()
         if self._total and self._total + tokens > self._limit:
-            raise BudgetExhausted("the token budget is used up", retry_after=self._wait_for(tokens))
+            raise BudgetExhausted(
+                "the token budget is used up", retry_after=self._wait_for(tokens), part="model", outage=Outage.LIMITING
+            )
 
     def spend(self, tokens: int) -> None:
         """See `TokenBudget`."""

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from processors.exceptions import PoisonError, TransientError
+from sinks import outages
 from sinks.truth.outbox import Outgoing
 from streams.connection import client_options
 from streams.settings import Settings
@@ -20,6 +21,13 @@ MAX_MESSAGE_BYTES = 1_000_000
 """What a gateway's message may have: the broker's bound for `turns`, less its record overhead."""
 _MAX_REQUEST_BYTES = 9_000_000
 """Above the largest `max.message.bytes` of topics.yaml (dead letters, 8 MiB)."""
+
+
+def outage(error: KafkaError) -> TransientError:
+    """What a Kafka client's error comes to: it is waited out, under its name."""
+    return TransientError(
+        f"broker away or refusing ({type(error).__name__})", part="broker", outage=outages.broker(error)
+    )
 
 
 class EventProducer:
@@ -54,7 +62,7 @@ class EventProducer:
         except KafkaError as error:
             await producer.stop()
             where = self._settings.kafka_bootstrap
-            raise TransientError(f"no broker answers at {where} ({type(error).__name__})") from error
+            raise TransientError(f"no broker answers at {where} ({type(error).__name__})", part="broker") from error
         self._producer = producer
 
     async def stop(self) -> None:
@@ -82,7 +90,19 @@ class EventProducer:
             if waits:
                 await asyncio.gather(*waits)
         except KafkaError as error:
-            raise TransientError(f"broker away or refusing ({type(error).__name__})") from error
+            raise outage(error) from error
+
+    async def ping(self) -> None:
+        """Ask the broker for its topics.
+
+        Raises:
+            TransientError: no broker answers.
+        """
+        client = self._ready().client
+        try:
+            await client.fetch_all_metadata()
+        except KafkaError as error:
+            raise outage(error) from error
 
     def topic(self, name: str) -> str:
         """The real name of a topic."""
@@ -125,5 +145,5 @@ class EventProducer:
 
     def _ready(self) -> AIOKafkaProducer:
         if self._producer is None:
-            raise TransientError("the producer is not started")
+            raise TransientError("the producer is not started", part="broker")
         return self._producer

@@ -8,7 +8,8 @@ from email.utils import parsedate_to_datetime
 
 import openai
 
-from processors.exceptions import MemriverError, PoisonError, TransientError
+from processors.exceptions import MemriverError, Outage, PoisonError, TransientError
+from sinks import outages
 
 _TOO_LONG = ("context_length", "context length", "maximum context", "too many tokens", "prompt is too long")
 _REFUSED = ("content_filter", "content_policy", "content management policy", "data_inspection", "sensitive_words")
@@ -27,7 +28,12 @@ def from_status(error: openai.APIStatusError) -> MemriverError:
     status = error.status_code
     said = _words(error)
     if status == 429 or status >= 500 or status in (408, 409, 425):
-        return TransientError(f"the model endpoint answered {status}", retry_after=retry_after(error.response.headers))
+        return TransientError(
+            f"the model endpoint answered {status}",
+            retry_after=retry_after(error.response.headers),
+            part="model",
+            outage=outages.http(status) or Outage.AWAY,
+        )
     if status == 413 or any(word in said for word in _TOO_LONG):
         return PoisonError("too_long", f"the model endpoint answered {status}: the request is too long")
     if any(word in said for word in _REFUSED):
@@ -36,6 +42,8 @@ def from_status(error: openai.APIStatusError) -> MemriverError:
         return Misconfigured(
             f"the model endpoint answered {status}: account, key, address or model name is refused",
             retry_after=MISCONFIGURED_WAIT,
+            part="model",
+            outage=Outage.REFUSED,
         )
     return PoisonError("bad_request", f"the model endpoint answered {status}")
 

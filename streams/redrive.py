@@ -17,12 +17,12 @@ import orjson
 from aiokafka.errors import KafkaError
 from sqlalchemy import Connection
 
-from processors.exceptions import PoisonError, TransientError
+from processors.exceptions import PoisonError
 from schemas import Candidate, Command, ExtractionBatch, Feedback, Turn, digest
 from sinks.truth import Truth, batches, deadletters, turns
 from sinks.truth.deadletters import LetterStatus, Redriven
 from streams.deadletter import header_of, reason_of
-from streams.producer import MAX_MESSAGE_BYTES, EventProducer
+from streams.producer import MAX_MESSAGE_BYTES, EventProducer, outage
 
 Message = Turn | ExtractionBatch | Candidate | Command | Feedback
 
@@ -221,7 +221,7 @@ class Redriver:
                     flying.append(await self._out(load, attempt))
             await asyncio.gather(*flying)
         except KafkaError as error:
-            raise TransientError(f"broker away or refusing ({type(error).__name__})") from error
+            raise outage(error) from error
         out = [Redriven(letter, attempt) for letter, attempt in taken.items() if attempt is not None]
         await asyncio.to_thread(self._truth.run, lambda connection: deadletters.sent(connection, out, self._now))
         report.redriven += [item.dead_letter_id for item in out]

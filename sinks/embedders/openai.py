@@ -15,7 +15,8 @@ import numpy as np
 import openai
 import tenacity
 
-from processors.exceptions import FatalError, TransientError
+from processors.exceptions import FatalError, Outage, TransientError
+from sinks import outages
 from sinks.embedders.exceptions import RefusedTexts
 from sinks.embedders.text import blank_vector, clean, mean_of_pieces, unit_rows
 from sinks.embedders.token_budget import estimate_tokens, split
@@ -189,13 +190,20 @@ class OpenAIEmbedder:
                 raise
             if _transient_status(status):
                 raise TransientError(
-                    f"the embedding endpoint answered {status}", retry_after=_retry_after(exc)
+                    f"the embedding endpoint answered {status}",
+                    retry_after=_retry_after(exc),
+                    part="embedder",
+                    outage=outages.http(status) or Outage.AWAY,
                 ) from exc
             raise FatalError(f"the embedding endpoint answered {status}; check key, address and model") from exc
         except openai.APIConnectionError as exc:
-            raise TransientError(f"the embedding endpoint does not answer ({type(exc).__name__})") from exc
+            raise TransientError(
+                f"the embedding endpoint does not answer ({type(exc).__name__})", part="embedder"
+            ) from exc
         except openai.APIError as exc:
-            raise TransientError(f"the embedding endpoint gave no usable answer ({type(exc).__name__})") from exc
+            raise TransientError(
+                f"the embedding endpoint gave no usable answer ({type(exc).__name__})", part="embedder"
+            ) from exc
 
     def _attempt(self, batch: list[str]) -> list[Vector]:
         reply = self._client.embeddings.create(
@@ -207,7 +215,9 @@ class OpenAIEmbedder:
         )
         data = sorted(reply.data or [], key=lambda item: item.index)
         if [item.index for item in data] != list(range(len(batch))):
-            raise TransientError("the embedding endpoint answered with another number of vectors than texts")
+            raise TransientError(
+                "the embedding endpoint answered with another number of vectors than texts", part="embedder"
+            )
         for item in data:
             if len(item.embedding) != self._dimension:
                 raise FatalError(

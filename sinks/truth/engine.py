@@ -8,21 +8,19 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import tenacity
-from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError, StatementError
+from sqlalchemy import Connection, Engine, create_engine, delete, event, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from processors.exceptions import ConflictError, FatalError, TransientError
+from processors.exceptions import ConflictError, FatalError, Outage, TransientError
+from sinks import outages
+from sinks.truth.tables import inbox
 
 R = TypeVar("R")
 
-# MySQL and MariaDB: lock wait, deadlock, connection lost, refused or killed, server going down, read-only, too many
-# connections, disk full.
-_TRANSIENT_CODES = frozenset(
-    {1020, 1021, 1040, 1053, 1077, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1836, 1927}
-    | {2002, 2003, 2006, 2013, 2014, 2055, 4031}
-)
+_POOL_SECONDS = 10
+"""Waiting for a connection of our own pool: longer, and it is not a moment's crowd but an outage with a name."""
 _RECYCLE_SECONDS = 280  # below the 300 s after which many MySQL proxies drop an idle connection
 
 
@@ -37,6 +35,7 @@ def make_engine(url: str, *, pool_size: int = 8) -> Engine:
             url,
             connect_args={"check_same_thread": False, "timeout": 30},
             pool_size=pool_size,
+            pool_timeout=_POOL_SECONDS,
             hide_parameters=True,
         )
         event.listen(engine, "connect", _prepare_sqlite)
@@ -48,6 +47,7 @@ def make_engine(url: str, *, pool_size: int = 8) -> Engine:
     return create_engine(
         url,
         pool_size=pool_size,
+        pool_timeout=_POOL_SECONDS,
         hide_parameters=True,
         max_overflow=4,
         pool_pre_ping=True,
@@ -81,14 +81,12 @@ def translate(error: StatementError) -> Exception:
     code = original.args[0] if original is not None and original.args else None
     if isinstance(error, IntegrityError):
         return ConflictError(f"integrity ({code if isinstance(code, int) else type(original).__name__})")
-    if error.connection_invalidated or isinstance(error, InterfaceError) or code in _TRANSIENT_CODES:
-        return TransientError(f"database away or busy ({code})")
-    if isinstance(error, OperationalError) and isinstance(original, sqlite3.Error):
-        words = str(original)
-        if any(
-            word in words for word in ("locked", "busy", "full", "readonly", "read-only", "unable to open", "disk I/O")
-        ):
-            return TransientError(f"database away or busy ({words})")
+    outage = outages.sqlite(original) or outages.database(code, str(original))
+    if outage is None and (error.connection_invalidated or isinstance(error, InterfaceError)):
+        outage = Outage.AWAY
+    if outage is not None:
+        name = getattr(original, "sqlite_errorname", code)
+        return TransientError(f"database {outage.replace('_', ' ')} ({name})", part="database", outage=outage)
     detail = f"{type(original).__name__} {code}" if isinstance(code, int) else type(original).__name__
     return FatalError(f"the database refused a statement ({detail})")
 
@@ -102,7 +100,9 @@ def translated() -> Iterator[None]:
         # The frames say where it was; the driver's own words would say what was in the row.
         raise translate(error).with_traceback(error.__traceback__) from None
     except PoolTimeout:
-        raise TransientError("no database connection became free") from None
+        raise TransientError(
+            "no database connection became free", part="database", outage=Outage.NO_CONNECTION
+        ) from None
 
 
 class Truth:
@@ -149,6 +149,15 @@ class Truth:
         """Raises TransientError when the database does not answer."""
         with self.reading() as connection:
             connection.execute(text("SELECT 1"))
+
+    def probe(self) -> None:
+        """Whether it can be written to: takes a transaction, changes no row.
+
+        Raises:
+            TransientError: it cannot, and what is the matter.
+        """
+        with self.begin() as connection:
+            connection.execute(delete(inbox).where(inbox.c.stage == "", inbox.c.message_id == ""))
 
     def close(self) -> None:
         """Give back all connections."""

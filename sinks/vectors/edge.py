@@ -19,8 +19,9 @@ from typing import Any
 
 import qdrant_edge as qe
 
-from processors.exceptions import FatalError
+from processors.exceptions import FatalError, TransientError
 from processors.keywords import Sparse
+from sinks import outages
 from sinks.vectors import payload as p
 from sinks.vectors.protocol import (
     REINDEX_COMMAND,
@@ -222,6 +223,9 @@ def _fatal(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
+        outage = outages.file_system(str(exc))
+        if outage is not None:
+            raise TransientError(f"{what}: {outage.replace('_', ' ')}", part="vectors", outage=outage) from exc
         raise FatalError(f"{what}: {exc}") from exc
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import httpx
 import orjson
 
-from processors.exceptions import FatalError, PoisonError, TransientError
+from processors.exceptions import FatalError, Outage, PoisonError, TransientError
 from processors.keywords import Sparse
+from sinks import outages
 from sinks.vectors import payload as p
 from sinks.vectors import wire
 from sinks.vectors.protocol import Hit, Point, Scope, StoredPoint, Tombstone, check_vector, collection_name
@@ -96,7 +97,7 @@ class RemoteVectors:
                 if line == END:
                     return
                 yield wire.stored_in(orjson.loads(line))
-        raise TransientError("cannot scroll: the vector server went away in the middle")
+        raise TransientError("cannot scroll: the vector server went away in the middle", part="vectors")
 
     def drop(self) -> None:
         # As Edge itself: it is opened first, so that nobody drops what was never there.
@@ -144,7 +145,9 @@ def _away(verb: str) -> Iterator[None]:
         yield
     except httpx.TransportError as error:
         # The name only: httpx quotes addresses, and a server's bytes, in its messages.
-        raise TransientError(f"cannot {verb}: the vector server does not answer ({type(error).__name__})") from error
+        raise TransientError(
+            f"cannot {verb}: the vector server does not answer ({type(error).__name__})", part="vectors"
+        ) from error
 
 
 def _result(verb: str, answer: httpx.Response) -> Any:
@@ -153,12 +156,18 @@ def _result(verb: str, answer: httpx.Response) -> Any:
     try:
         data = orjson.loads(answer.content)
     except orjson.JSONDecodeError as error:
-        raise TransientError(f"cannot {verb}: what answers ({status}) is no vector server, or a broken one") from error
+        raise TransientError(
+            f"cannot {verb}: what answers ({status}) is no vector server, or a broken one", part="vectors"
+        ) from error
     if status == 200:
         return data["result"]
     detail = str(data.get("detail", "")) if isinstance(data, dict) else ""
     if status in BUSY or status >= 500:
-        raise TransientError(f"cannot {verb}: {detail or f'the vector server answered {status}'}")
+        raise TransientError(
+            f"cannot {verb}: {detail or f'the vector server answered {status}'}",
+            part="vectors",
+            outage=outages.http(status, detail) or Outage.AWAY,
+        )
     if status == 422:
         raise PoisonError(str(data.get("reason", "refused")), detail)
     raise FatalError(detail or f"cannot {verb}: the vector server answered {status}")

@@ -17,8 +17,9 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from processors.exceptions import FatalError, TransientError
+from processors.exceptions import FatalError, Outage, TransientError
 from processors.keywords import Sparse
+from sinks import outages
 from sinks.vectors import payload as p
 from sinks.vectors.protocol import (
     REINDEX_COMMAND,
@@ -250,13 +251,23 @@ def _errors(what: str) -> Iterator[None]:
     try:
         yield
     except ResourceExhaustedResponse as exc:
-        raise TransientError(f"cannot {what}: Qdrant is limiting requests", retry_after=exc.retry_after_s) from exc
+        raise TransientError(
+            f"cannot {what}: Qdrant is limiting requests",
+            retry_after=exc.retry_after_s,
+            part="vectors",
+            outage=Outage.LIMITING,
+        ) from exc
     except ResponseHandlingException as exc:
-        raise TransientError(f"cannot {what}: Qdrant does not answer ({type(exc.source).__name__})") from exc
+        raise TransientError(
+            f"cannot {what}: Qdrant does not answer ({type(exc.source).__name__})", part="vectors"
+        ) from exc
     except UnexpectedResponse as exc:
         status = exc.status_code or 0
-        if status in (408, 425, 429) or status >= 500:
-            raise TransientError(f"cannot {what}: Qdrant answered {status}") from exc
+        # 403: a key that may only read, or a collection that is locked for writing.
+        said = exc.content.decode("utf-8", "replace") if exc.content else ""
+        outage = Outage.READ_ONLY if status == 403 else outages.http(status, said) if status != 409 else None
+        if outage is not None:
+            raise TransientError(f"cannot {what}: Qdrant answered {status}", part="vectors", outage=outage) from exc
         raise FatalError(f"cannot {what}: Qdrant answered {status}") from exc
 
 
