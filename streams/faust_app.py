@@ -11,12 +11,13 @@ from streams.settings import Settings
 
 def make_app(settings: Settings, stage: str) -> Any:
     """One app, and so one consumer group, per stage: a stage that waits for a model must not hold up the others."""
+    # Faust makes the last segment of its `datadir` (nothing of ours is kept in it), and fails when the one above is missing.
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
     app = faust.App(
         f"memriver-{settings.topic_prefix}{stage}",
         broker=f"aiokafka://{settings.kafka_bootstrap}",
         broker_credentials=_credentials(settings),
         store="memory://",
-        # Faust makes this directory although nothing of ours is kept in it.
         datadir=str(settings.data_dir / "faust"),
         topic_allow_declare=False,
         topic_disable_leader=True,
