@@ -41,6 +41,8 @@ _RUNS = regex.compile(
     r"(?:'(?:(?![\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}])[\p{L}\p{M}])+)*(?:\+\+|\#(?!\w))?)"
 )
 _HAN = regex.compile(r"\p{Han}")
+_COMMON_HAN = regex.compile(r"[\u4E00-\u9FD5]+")
+"""jieba's own bounds of what its dictionary is asked about."""
 _APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'"})
 
 _ENGLISH = """
@@ -145,8 +147,7 @@ def _cjk_tokens(run: str) -> Iterator[str]:
     jieba = _jieba()
     # In pieces, since jieba's time grows with the square of an unpunctuated run; the pairs below bridge the cuts.
     for start in range(0, len(run), _PIECE):
-        # Without its hidden Markov model, which guesses words such as 我用; unknown names are found by their pairs.
-        for word in jieba.cut_for_search(run[start : start + _PIECE], HMM=False):
+        for word in _segmented(jieba, run[start : start + _PIECE]):
             # A lone kana or Hangul letter says nothing; a lone Han character is a word (猫, 茶).
             telling = len(word) > 1 or (word not in CHINESE_FUNCTION_CHARACTERS and _HAN.match(word))
             if telling and word not in CHINESE_STOP_WORDS:
@@ -156,6 +157,29 @@ def _cjk_tokens(run: str) -> Iterator[str]:
         glue = (first in CHINESE_FUNCTION_CHARACTERS) + (second in CHINESE_FUNCTION_CHARACTERS)
         if glue == 0 or (glue == 1 and jieba.FREQ.get(pair) and pair not in CHINESE_STOP_WORDS):
             yield pair
+
+
+def _segmented(jieba: Any, run: str) -> Iterator[str]:
+    """jieba's search mode without its hidden Markov model, which guesses words such as 我用; unknown names are found by
+    their pairs.
+
+    For a run of common Han characters only, its own dictionary and best path are used directly: its `cut_for_search` splits
+    the run by regular expressions first, which takes as long again and changes nothing here.
+    """
+    if not _COMMON_HAN.fullmatch(run):
+        yield from jieba.cut_for_search(run, HMM=False)
+        return
+    route: dict[int, tuple[float, int]] = {}
+    jieba.calc(run, jieba.get_DAG(run), route)
+    start = 0
+    while start < len(run):
+        end = route[start][1] + 1
+        for length in (2, 3):
+            if end - start > length:
+                inside = (run[at : at + length] for at in range(start, end - length + 1))
+                yield from (part for part in inside if jieba.FREQ.get(part))
+        yield run[start:end]
+        start = end
 
 
 @lru_cache(maxsize=65_536)

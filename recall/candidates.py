@@ -7,7 +7,7 @@ version is not truth's, or that is not there yet, is scored by embedding the tex
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from processors.access import SHARED, Reach, within
 from processors.exceptions import TransientError
-from processors.keywords import sparse_query
+from processors.keywords import normalise, sparse_query
 from processors.language import detect
 from processors.ports import Embedder
 from processors.recall import Kind, Question, Unit
@@ -23,24 +23,15 @@ from processors.slots import known_slots
 from recall.request import RecallRequest
 from schemas import Cardinality, Category, MemoryType, OwnerKind, Sensitivity, Status, Turn, digest
 from sinks.embedders.exceptions import RefusedTexts
-from sinks.truth import feedback, reading
+from sinks.truth import reading
 from sinks.vectors import Hit, Scope, VectorStore
 
 log = logging.getLogger("memriver.recall")
 
-_RANK = {level: rank for rank, level in enumerate(Sensitivity)}
+_RANK: dict[str, int] = {level: rank for rank, level in enumerate(Sensitivity)}
+_TYPES: dict[str, MemoryType] = {kind: kind for kind in MemoryType}
+_CATEGORIES: dict[str, Category] = {category: category for category in Category}
 _HISTORY = (Status.ACTIVE, Status.SUPERSEDED, Status.EXPIRED, Status.DEMOTED, Status.ARCHIVED)
-
-Accesses = Callable[[Connection, Sequence[str]], Mapping[str, int]]
-"""How often each memory was used, as far as it is known."""
-
-
-def uses_of(connection: Connection, memory_ids: Sequence[str]) -> Mapping[str, int]:
-    """How often agents said that they used each memory.
-
-    Not how often it was handed out: what is recalled and ignored again and again would climb by being recalled.
-    """
-    return {name: found.used for name, found in feedback.access(connection, memory_ids).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +48,14 @@ class Breadth:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What the vector store said: cosines and versions by id, and ids found by keyword."""
+    """What the vector store said: cosines and versions by id, and ids found by keyword.
+
+    `complete`: everything in scope is among `dense`, so a second search would find nothing more.
+    """
 
     dense: Mapping[str, Hit]
     sparse: tuple[str, ...]
+    complete: bool = False
 
     @property
     def ids(self) -> list[str]:
@@ -70,7 +65,7 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Units to rank with their cosines; the turns among them by unit id."""
+    """Units to rank; the turns among them by unit id, and the version that truth has of each memory."""
 
     units: tuple[Unit, ...]
     turns: Mapping[str, Turn]
@@ -81,6 +76,9 @@ def search(store: VectorStore, request: RecallRequest, vector: Sequence[float] |
     """Both searches within the request's scope. Raises TransientError while the store is away."""
     scope = scope_of(request)
     dense = {hit.id: hit for hit in store.search_dense(vector, scope, breadth.dense)} if vector is not None else {}
+    if 0 < len(dense) < breadth.dense:
+        # That was everything in scope: a search by keyword could only find some of it again.
+        return Searched(dense, (), complete=True)
     query = sparse_query(request.query)
     return Searched(dense, tuple(hit.id for hit in store.search_sparse(query, scope, breadth.sparse)))
 
@@ -110,9 +108,9 @@ def gather(
     question: Question,
     found: Searched,
     breadth: Breadth,
-    accesses: Accesses,
 ) -> Pool:
-    """Read truth: rows behind the hits, rows in the slots named, the newest rows, and turns not yet extracted."""
+    """Read truth: rows behind the hits, in the slots and with the names of the question, the newest, and turns not yet
+    extracted."""
     by_owner = {reach.owner_key: reach for reach in request.reaches}
     rows = reading.candidates(
         connection,
@@ -120,11 +118,12 @@ def gather(
         [status.value for status in statuses_of(request)],
         ids=found.ids,
         attributes=question.slots,
-        newest=breadth.newest,
+        question=normalise(request.query),
+        # Who has few memories has all of them read at once.
+        newest=breadth.newest + breadth.dense if found.complete else breadth.newest,
     )
     kept = [row for row in rows.values() if _may_be_seen(row, by_owner[row.owner_key], request)]
-    counts = accesses(connection, [row.id for row in kept]) if kept else {}
-    units = [_unit_of(row, by_owner[row.owner_key], counts.get(row.id, 0)) for row in kept]
+    units = [_unit_of(row, by_owner[row.owner_key]) for row in kept]
     said = _turns(connection, request, breadth) if _wants_turns(request) else []
     spoken = _units_of_turns(said)
     return Pool(
@@ -148,7 +147,7 @@ def cosines(
         return [None] * len(pool.units)
     known = {name: hit.score for name, hit in found.dense.items() if hit.version == pool.versions.get(name)}
     asked = [name for name in pool.versions if name not in known and name not in found.dense]
-    if asked:
+    if asked and not found.complete:
         scope = _only(scope_of(request), asked)
         try:
             hits = store.search_dense(vector, scope, len(asked))
@@ -198,14 +197,14 @@ def _may_be_seen(row: reading.Candidate, reach: Reach, request: RecallRequest) -
         return False
     if request.categories and row.category not in request.categories:
         return False
-    level = _RANK[Sensitivity(row.sensitivity)]
+    level = _RANK[row.sensitivity]
     return any(
         within(row.namespace, reach.owner.root, segment) and level <= _RANK[ceiling]
         for segment, ceiling in reach.segments
     )
 
 
-def _unit_of(row: reading.Candidate, reach: Reach, accesses: int) -> Unit:
+def _unit_of(row: reading.Candidate, reach: Reach) -> Unit:
     slot = known_slots().get(row.attribute)
     single = slot is not None and slot.cardinality is Cardinality.SINGLE
     return Unit(
@@ -219,10 +218,11 @@ def _unit_of(row: reading.Candidate, reach: Reach, accesses: int) -> Unit:
         shared=reach.owner.kind in SHARED,
         slot=row.slot_key if single else "",
         attribute=row.attribute,
-        type=MemoryType(row.type),
-        category=Category(row.category),
+        type=_TYPES[row.type],
+        category=_CATEGORIES[row.category],
         confidence=row.confidence,
-        heat=_heat(accesses),
+        heat=_heat(row.used),
+        subject="" if row.subject == reading.SELF else row.subject,
     )
 
 
@@ -232,9 +232,13 @@ _UNJUDGED = 0.5
 _OFTEN = 20
 
 
-def _heat(accesses: int) -> float:
-    """0 for never, 0.5 for five times, 1 from twenty on: the second use says more than the twentieth."""
-    return float(min(1.0, (accesses / _OFTEN) ** 0.5))
+def _heat(used: int) -> float:
+    """0 for never, 0.5 for five times, 1 from twenty on: the second use says more than the twentieth.
+
+    What agents said that they used, not what was handed out: what is recalled and ignored again and again would climb by
+    being recalled.
+    """
+    return float(min(1.0, (used / _OFTEN) ** 0.5))
 
 
 def _wants_turns(request: RecallRequest) -> bool:

@@ -34,7 +34,7 @@ class MemoryReader:
         """See `RecallService.recall`."""
         result = self._ask(reaches, asked, asked.query, asked.limit, now)
         found = tuple(
-            Found(item.score, item.memory, item.turn, asdict(item.parts) if item.parts is not None else {})
+            Found(item.score, item.memory, item.turn, item.parts._asdict() if item.parts is not None else {})
             for item in result.items
         )
         clarify = asdict(result.clarification) if result.clarification is not None else None

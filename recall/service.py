@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from processors.exceptions import FatalError, TransientError
 from processors.recall import Question, Quotas, Ranked, Weights, clarify, fallback, newest_first, rank, select, triggers
 from recall.candidates import (
-    Accesses,
     Breadth,
     Pool,
     Searched,
@@ -26,12 +25,11 @@ from recall.candidates import (
     gather,
     search,
     statuses_of,
-    uses_of,
 )
 from recall.request import EmptyReason, RecallItem, RecallRequest, RecallResult
 from recall.scales import floor_of, scales_of
 from schemas import Memory, Turn
-from sinks.truth import Truth, memories, reading
+from sinks.truth import Truth, reading
 from sinks.vectors.collections import Collection, LiveCollection
 
 log = logging.getLogger("memriver.recall")
@@ -53,7 +51,6 @@ class RecallService:
         collections: LiveCollection,
         *,
         screen: Screen,
-        accesses: Accesses = uses_of,
         weights: Weights | None = None,
         quotas: Quotas | None = None,
         breadth: Breadth | None = None,
@@ -62,7 +59,6 @@ class RecallService:
         self._truth = truth
         self._collections = collections
         self._screen = screen
-        self._accesses = accesses
         self._weights = weights or Weights()
         self._quotas = quotas or Quotas()
         self._breadth = breadth or Breadth()
@@ -96,7 +92,7 @@ class RecallService:
         found = self._search(collection, request, vector, degraded)
         floor = floor_of(collection.calibration) if self._floor is None else self._floor
         with self._truth.reading() as connection:
-            pool = gather(connection, request, question, found, self._breadth, self._accesses)
+            pool = gather(connection, request, question, found, self._breadth)
             known = cosines(collection.store, collection.embedder, request, vector, found, pool, self._breadth)
             scales = scales_of(collection.calibration)
             ranking = rank(question, pool.units, known, scales, now=request.now.timestamp(), weights=self._weights)
@@ -164,7 +160,7 @@ class RecallService:
         if not wanted:
             # For the clarifying question, which may offer what is almost good enough.
             wanted = sorted(ordered, key=lambda item: -item.parts.relevance)[:_OFFERED]
-        held = memories.fetch(connection, [item.unit.id for item in wanted if item.unit.id in pool.versions])
+        held = reading.whole(connection, [item.unit.id for item in wanted if item.unit.id in pool.versions])
         cleared: list[Ranked] = []
         shown: dict[str, Memory | Turn] = {}
         for item in wanted:

@@ -7,6 +7,7 @@ keywords (LoCoMo) to the usual ones of documents (`processors.keywords`) as the 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections import Counter, OrderedDict
@@ -18,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.keywords import token_index, tokens
-from schemas import digest
 
 _SHORT, _LONG = 15.0, 30.0
 """Mean number of keywords in the texts at hand at which they count as sentences, and as documents."""
@@ -45,7 +45,7 @@ class Keywords:
 
 def keywords_against(question: Sequence[str], texts: Sequence[str]) -> Keywords:
     """Score the sentences. A keyword that none of them contains weighs as much as the rarest one could."""
-    counted = [_counted().of(text) for text in texts]
+    counted = _counted().of_all(texts)
     total = len(texts)
     mean = sum(length for _, length in counted) / total if total else 0.0
     k1, b = _constants(mean)
@@ -53,7 +53,7 @@ def keywords_against(question: Sequence[str], texts: Sequence[str]) -> Keywords:
     weights: dict[int, float] = {}
     scores = np.zeros(total)
     covered = np.zeros(total)
-    holds: list[set[int]] = [set() for _ in texts]
+    holds: dict[int, set[int]] = {}
     for word in wanted:
         among = [(place, counts[word]) for place, (counts, _) in enumerate(counted) if word in counts]
         weight = math.log(1.0 + (total - len(among) + 0.5) / (len(among) + 0.5))
@@ -62,9 +62,10 @@ def keywords_against(question: Sequence[str], texts: Sequence[str]) -> Keywords:
             norm = k1 * (1.0 - b + b * counted[place][1] / mean) if mean else k1
             scores[place] += weight * count * (k1 + 1.0) / (count + norm)
             covered[place] += weight
-            holds[place].add(word)
+            holds.setdefault(place, set()).add(word)
     mass = sum(weights.values())
-    return Keywords(scores, covered / mass if mass else covered, weights, tuple(frozenset(words) for words in holds))
+    held = tuple(frozenset(holds.get(place, ())) for place in range(total))
+    return Keywords(scores, covered / mass if mass else covered, weights, held)
 
 
 def _constants(mean: float) -> tuple[float, float]:
@@ -83,24 +84,29 @@ class _Counted:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._held: OrderedDict[str, tuple[Mapping[int, int], int]] = OrderedDict()
+        self._held: OrderedDict[bytes, tuple[Mapping[int, int], int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, text: str) -> tuple[Mapping[int, int], int]:
-        """Counts by keyword, and their sum."""
-        key = digest(text)
+    def of_all(self, texts: Sequence[str]) -> list[tuple[Mapping[int, int], int]]:
+        """Counts by keyword, and their sum, of each text."""
+        keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
         with self._lock:
-            known = self._held.get(key)
-            if known is not None:
+            known = {key: self._held[key] for key in keys if key in self._held}
+            for key in known:
                 self._held.move_to_end(key)
-                return known
-        counts = Counter(token_index(token) for token in tokens(text))
-        result = (dict(counts), counts.total())
-        with self._lock:
-            self._held[key] = result
-            if len(self._held) > self._capacity:
-                self._held.popitem(last=False)
-        return result
+        new = {key: _count(text) for key, text in zip(keys, texts, strict=True) if key not in known}
+        if new:
+            with self._lock:
+                self._held.update(new)
+                while len(self._held) > self._capacity:
+                    self._held.popitem(last=False)
+        known |= new
+        return [known[key] for key in keys]
+
+
+def _count(text: str) -> tuple[Mapping[int, int], int]:
+    counts = Counter(map(token_index, tokens(text)))
+    return dict(counts), counts.total()
 
 
 @lru_cache(maxsize=1)
@@ -110,4 +116,4 @@ def _counted() -> _Counted:
 
 def keywords_of(text: str) -> frozenset[int]:
     """The distinct keywords of a text, as numbers."""
-    return frozenset(_counted().of(text)[0])
+    return frozenset(_counted().of_all([text])[0][0])

@@ -8,12 +8,14 @@ calibrated score that the floor and the clarifying question look at: among unrel
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from processors.recall.evidence import Evidence, Mixing, Spread, weigh
-from processors.recall.lexical import Keywords, keywords_against
+import numpy as np
+
+from processors.recall.evidence import Mixing, Row, Spread, weigh
+from processors.recall.lexical import keywords_against
 from processors.recall.question import Question, Wish
 from processors.recall.unit import Kind, Unit
 from schemas import MemoryType
@@ -62,8 +64,7 @@ class Scales:
     spread: Spread = field(default_factory=Spread)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """Where a score comes from. All in [0, 1], except `evidence` (standard deviations) and `cosine`."""
 
     relevance: float
@@ -77,8 +78,7 @@ class Parts:
     coverage: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A unit in its place. `holds` are the question's keywords in it, `keyword` its BM25 sum."""
 
     unit: Unit
@@ -112,54 +112,40 @@ def rank(
     weights = weights or Weights()
     keywords = keywords_against(question.keywords, [unit.words for unit in units])
     evidence = weigh(question, units, cosines, keywords, mixing or Mixing(), scales.spread)
-    ranked = [
-        _ranked(question, unit, cosines[index], index, keywords, evidence, scales, now, weights)
-        for index, unit in enumerate(units)
-    ]
-    ranked.sort(key=lambda item: (-item.score, item.unit.id))
-    return Ranking(tuple(ranked), keywords.weights)
-
-
-def _ranked(
-    question: Question,
-    unit: Unit,
-    cosine: float | None,
-    index: int,
-    keywords: Keywords,
-    evidence: Evidence,
-    scales: Scales,
-    now: float,
-    weights: Weights,
-) -> Ranked:
-    coverage = float(keywords.coverage[index])
-    near = 0.0 if cosine is None else scales.relevance(cosine, question.language, unit.language)
-    told = _along(_COVERAGE, coverage)
+    near = np.array(
+        [
+            0.0 if cosine is None else scales.relevance(cosine, question.language, unit.language)
+            for unit, cosine in zip(units, cosines, strict=True)
+        ]
+    )
+    told = _along(_COVERAGE, keywords.coverage)
     # The surer of the two carries it; a borderline cosine without a single common word is not enough.
-    relevance = _SURER * max(near, told) + _LESS_SURE * min(near, told)
-    total = float(evidence.total[index])
-    if unit.attribute and unit.attribute in question.slots:
-        relevance = max(relevance, _NAMED_SLOT)
-        total += _NAMED_SINGLE if unit.slot else _NAMED_MULTI
-    age_days = max(0.0, now - unit.at) / DAY
-    parts = Parts(
-        relevance=relevance,
-        similarity=_along(_SIMILARITY, total),
-        recency=0.5 ** (age_days / weights.half_life_days),
-        access=min(max(unit.heat, 0.0), 1.0),
-        confidence=min(max(unit.confidence, 0.0), 1.0),
-        routing=_routing(question, unit, age_days),
-        evidence=total,
-        cosine=cosine,
-        coverage=coverage,
-    )
-    score = (
-        weights.similarity * parts.similarity
-        + weights.recency * parts.recency
-        + weights.access * parts.access
-        + weights.confidence * parts.confidence
-        + weights.routing * parts.routing
-    )
-    return Ranked(unit, score, parts, keywords.holds[index], float(keywords.scores[index]))
+    relevance = _SURER * np.maximum(near, told) + _LESS_SURE * np.minimum(near, told)
+    total = evidence.total.copy()
+    for index, unit in enumerate(units):
+        if unit.attribute and unit.attribute in question.slots:
+            relevance[index] = max(relevance[index], _NAMED_SLOT)
+            total[index] += _NAMED_SINGLE if unit.slot else _NAMED_MULTI
+    similarity = _along(_SIMILARITY, total)
+    ages = np.maximum(0.0, now - np.array([unit.at for unit in units])) / DAY
+    recency = 0.5 ** (ages / weights.half_life_days)
+    access = np.clip([unit.heat for unit in units], 0.0, 1.0)
+    confidence = np.clip([unit.confidence for unit in units], 0.0, 1.0)
+    routing = np.array([_routing(question, unit, age) for unit, age in zip(units, ages, strict=True)])
+    scores = (
+        weights.similarity * similarity
+        + weights.recency * recency
+        + weights.access * access
+        + weights.confidence * confidence
+        + weights.routing * routing
+    ).tolist()
+    columns = (relevance, similarity, recency, access, confidence, routing, total)
+    rows = zip(*(column.tolist() for column in columns), cosines, keywords.coverage.tolist(), strict=True)
+    parts = [Parts(*row) for row in rows]
+    of_words = keywords.scores.tolist()
+    order = sorted(range(len(units)), key=lambda index: (-scores[index], units[index].id))
+    ranked = [Ranked(units[i], scores[i], parts[i], keywords.holds[i], of_words[i]) for i in order]
+    return Ranking(tuple(ranked), keywords.weights)
 
 
 def _routing(question: Question, unit: Unit, age_days: float) -> float:
@@ -171,11 +157,7 @@ def _routing(question: Question, unit: Unit, age_days: float) -> float:
     return 1.0 if recent or unit.type is not MemoryType.EPISODIC else 0.5
 
 
-def _along(knots: tuple[tuple[float, float], ...], value: float) -> float:
-    if value <= knots[0][0]:
-        return knots[0][1]
-    if value >= knots[-1][0]:
-        return knots[-1][1]
-    right = bisect_right(knots, (value, 2.0))
-    (x0, y0), (x1, y1) = knots[right - 1], knots[right]
-    return y0 + (y1 - y0) * (value - x0) / (x1 - x0)
+def _along(knots: tuple[tuple[float, float], ...], values: Row) -> Row:
+    places, heights = zip(*knots, strict=True)
+    found: Row = np.interp(values, places, heights)
+    return found

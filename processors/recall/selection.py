@@ -55,10 +55,12 @@ def select(ranked: Sequence[Ranked], *, limit: int, floor: float, quotas: Quotas
     # A stable sort: within each the order stays.
     kept.sort(key=lambda item: item.unit.shared)
     chosen: list[Ranked] = []
+    saying: list[_Said] = []
     counts: Counter[Category] = Counter()
     for item in kept:
         category = item.unit.category
-        if any(_duplicate(item, other) for other in chosen):
+        said = _Said.of(item)
+        if any(said.repeats(other) for other in saying):
             left_out["duplicate"] += 1
         elif category is not None and counts[category] >= quotas.limits.get(category, limit):
             left_out["quota"] += 1
@@ -66,6 +68,7 @@ def select(ranked: Sequence[Ranked], *, limit: int, floor: float, quotas: Quotas
             left_out["limit"] += 1
         else:
             chosen.append(item)
+            saying.append(said)
             if category is not None:
                 counts[category] += 1
     return Selection(tuple(chosen), dict(left_out))
@@ -92,11 +95,24 @@ def _one_per_slot(items: list[Ranked], left_out: Counter[str]) -> list[Ranked]:
     return kept
 
 
-def _duplicate(one: Ranked, other: Ranked) -> bool:
-    if value_key(one.unit.text) == value_key(other.unit.text):
-        return True
-    mine, theirs = keywords_of(one.unit.text), keywords_of(other.unit.text)
-    if not mine or len(mine & theirs) < _DUPLICATE * len(mine | theirs):
-        return False
-    # A figure that differs is another statement, however alike the rest is.
-    return _FIGURES.findall(one.unit.text) == _FIGURES.findall(other.unit.text)
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A sentence as it is compared with others."""
+
+    key: str
+    keywords: frozenset[int]
+    figures: tuple[str, ...]
+
+    @classmethod
+    def of(cls, item: Ranked) -> _Said:
+        text = item.unit.text
+        return cls(value_key(text), keywords_of(text), tuple(_FIGURES.findall(text)))
+
+    def repeats(self, other: _Said) -> bool:
+        if self.key == other.key:
+            return True
+        either = len(self.keywords | other.keywords)
+        if not self.keywords or len(self.keywords & other.keywords) < _DUPLICATE * either:
+            return False
+        # A figure that differs is another statement, however alike the rest is.
+        return self.figures == other.figures

@@ -9,7 +9,7 @@ later one says that something changed, and only for questions that ask for one v
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from processors.recall.question import Question
 from processors.recall.ranking import Ranked, Ranking
@@ -65,7 +65,7 @@ def _place(placed: list[Ranked], head: Sequence[Ranked], group: Sequence[int]) -
     newest = head[order[0]]
     for place, index in zip(sorted(group), order, strict=True):
         item = head[index]
-        placed[place] = item if item is newest else replace(item, stands_behind=newest.unit.id)
+        placed[place] = item if item is newest else item._replace(stands_behind=newest.unit.id)
 
 
 def _same_thing(better: Ranked, other: Ranked, weights: dict[int, float], rule: Sameness) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from schemas import Category, MemoryType
 
@@ -15,14 +15,13 @@ class Kind(StrEnum):
     TURN = "turn"
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A sentence with what the ranker needs to know of it.
+class Unit(NamedTuple):
+    """A sentence with what the ranker needs to know of it. A tuple, since each recall makes hundreds of them.
 
     `at` is when it was said or last confirmed, in seconds since the epoch. `group` and `position` place a turn in its
     conversation: neighbours differ by one in position; a memory has no group. `slot` is equal for memories that cannot
     both hold; empty where several may. `aside` is what belongs to the sentence without being said, such as the summary of
-    an attachment. `heat` is how often it was used, in [0, 1].
+    an attachment. `subject` is who or what it is about, empty for the owner. `heat` is how often it was used, in [0, 1].
     """
 
     id: str
@@ -38,6 +37,7 @@ class Unit:
     shared: bool = False
     slot: str = ""
     attribute: str = ""
+    subject: str = ""
     type: MemoryType | None = None
     category: Category | None = None
     confidence: float = 1.0

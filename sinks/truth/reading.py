@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
 
-from schemas import Outcome, Role, Turn
+from schemas import Memory, Outcome, Role, Turn
 from sinks.truth.sql import chunks
-from sinks.truth.tables import memories, turns
+from sinks.truth.tables import memories, memory_access, turns
 
 _COLUMNS: tuple[Any, ...] = (
     memories.c.id,
@@ -30,13 +29,14 @@ _COLUMNS: tuple[Any, ...] = (
     memories.c.sensitivity,
     memories.c.last_stated_at,
     memories.c.expires_at,
+    memories.c.subject,
+    func.coalesce(memory_access.c.used, 0),
 )
 _UNEXTRACTED = (Outcome.STORED.value, Outcome.BATCHED.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """What ranking needs of a memory: a row without its history and evidence."""
+class Candidate(NamedTuple):
+    """What ranking needs of a memory: a row without its history and evidence, in the order of `_COLUMNS`."""
 
     id: str
     owner_key: str
@@ -54,6 +54,42 @@ class Candidate:
     sensitivity: str
     last_stated_at: datetime
     expires_at: datetime | None
+    subject: str
+    used: int
+    """How often an agent said that it used it."""
+
+
+# Built once: putting a statement together takes longer than running it.
+_OWNED: Select[Any] = (
+    select(*_COLUMNS)
+    .select_from(memories.outerjoin(memory_access, memory_access.c.memory_id == memories.c.id))
+    .where(
+        memories.c.owner_key.in_(bindparam("owners", expanding=True)),
+        memories.c.status.in_(bindparam("statuses", expanding=True)),
+    )
+)
+_NEWEST_FIRST = _OWNED.order_by(memories.c.last_stated_at.desc(), memories.c.id).limit(bindparam("most"))
+_OF_ATTRIBUTES = _NEWEST_FIRST.where(memories.c.attribute.in_(bindparam("attributes", expanding=True)))
+_BY_ID = _OWNED.where(memories.c.id.in_(bindparam("ids", expanding=True)))
+
+SELF = "user"
+"""Subject of what somebody said of themselves; no name that a question could mean."""
+LONGEST_NAME = 64
+"""Characters of a value or subject that a question can name; what is longer is a sentence."""
+
+
+def _named_in(question: ColumnElement[str], column: ColumnElement[str]) -> ColumnElement[bool]:
+    length = func.char_length(column)
+    return (length >= 2) & (length <= LONGEST_NAME) & (func.instr(question, func.lower(column)) > 0)
+
+
+_QUESTION: ColumnElement[str] = bindparam("question")
+_OF_NAMES = _NEWEST_FIRST.where(
+    or_(
+        _named_in(_QUESTION, memories.c.value),
+        (memories.c.subject != SELF) & _named_in(_QUESTION, memories.c.subject),
+    )
+)
 
 
 def candidates(
@@ -63,58 +99,86 @@ def candidates(
     *,
     ids: Iterable[str],
     attributes: Sequence[str],
+    question: str,
     newest: int,
 ) -> dict[str, Candidate]:
-    """Memories of these owners in these statuses, by id: those among `ids`, those in the slots named by `attributes`,
-    and the `newest` last stated ones, whose vectors may still be under way (SPEC R8).
+    """Memories of these owners in these statuses, by id.
+
+    The `newest` last stated ones, whose vectors may still be under way (SPEC R8); those in the slots named by
+    `attributes`; those whose value or subject the question names (`question` is normalised); those among `ids`. Of
+    owners who have fewer than `newest`, one statement reads them all.
     """
-    scope = (memories.c.owner_key.in_(list(owner_keys)), memories.c.status.in_(list(statuses)))
+    scope: dict[str, Any] = {"owners": list(owner_keys), "statuses": list(statuses), "most": newest}
     found: dict[str, Candidate] = {}
-    _add(connection, found, scope, newest)
+    _add(connection, found, _NEWEST_FIRST, scope)
     if len(found) < newest:
-        # That was all of them.
         return found
     if attributes:
-        _add(connection, found, (*scope, memories.c.attribute.in_(list(attributes))), newest)
+        _add(connection, found, _OF_ATTRIBUTES, scope | {"attributes": list(attributes)})
+    _add(connection, found, _OF_NAMES, scope | {"question": question})
     for chunk in chunks(name for name in dict.fromkeys(ids) if name not in found):
-        _add(connection, found, (*scope, memories.c.id.in_(chunk)), None)
+        _add(connection, found, _BY_ID, {"owners": scope["owners"], "statuses": scope["statuses"], "ids": chunk})
     return found
 
 
-def _add(
-    connection: Connection, found: dict[str, Candidate], where: tuple[ColumnElement[bool], ...], limit: int | None
-) -> None:
-    query = select(*_COLUMNS).where(*where)
-    if limit is not None:
-        query = query.order_by(memories.c.last_stated_at.desc(), memories.c.id).limit(limit)
-    for row in connection.execute(query):
-        found[row.id] = Candidate(*row)
+def _add(connection: Connection, found: dict[str, Candidate], query: Select[Any], values: dict[str, Any]) -> None:
+    for row in connection.execute(query, values).all():
+        found[row[0]] = Candidate._make(row)
+
+
+_BODIES: Select[Any] = select(memories.c.body).where(memories.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def whole(connection: Connection, ids: Sequence[str]) -> dict[str, Memory]:
+    """A few memories with everything, by id, for the last look at each (`recall.service.may_leave`)."""
+    if not ids:
+        return {}
+    bodies = connection.execute(_BODIES, {"ids": list(ids)}).scalars().all()
+    return {memory.id: memory for memory in (Memory.from_bytes(body.encode()) for body in bodies)}
+
+
+_ANY = (
+    select(memories.c.id)
+    .where(
+        memories.c.owner_key.in_(bindparam("owners", expanding=True)),
+        memories.c.status.in_(bindparam("statuses", expanding=True)),
+    )
+    .limit(1)
+)
 
 
 def any_held(connection: Connection, owner_keys: Sequence[str], statuses: Sequence[str]) -> bool:
     """Whether these owners have any memory in these statuses."""
-    query = select(memories.c.id).where(
-        memories.c.owner_key.in_(list(owner_keys)), memories.c.status.in_(list(statuses))
+    values = {"owners": list(owner_keys), "statuses": list(statuses)}
+    return connection.execute(_ANY, values).first() is not None
+
+
+_UNEXTRACTED_TURNS: Select[Any] = (
+    select(turns.c.body)
+    .where(
+        turns.c.owner_key.in_(bindparam("owners", expanding=True)),
+        turns.c.role == Role.USER.value,
+        turns.c.outcome.in_(_UNEXTRACTED),
     )
-    return connection.execute(query.limit(1)).first() is not None
+    .order_by(turns.c.sent_at.desc(), turns.c.turn_key)
+    .limit(bindparam("most"))
+)
+_OF_CONVERSATION = _UNEXTRACTED_TURNS.where(turns.c.conversation_key == bindparam("conversation"))
 
 
 def unextracted_turns(connection: Connection, owner_keys: Sequence[str], limit: int) -> list[Turn]:
     """What these people said last and nothing was made of yet, oldest first; filtered turns are not among them."""
-    return _turns(connection, [turns.c.owner_key.in_(list(owner_keys))], limit)
+    return _turns(connection, _UNEXTRACTED_TURNS, {"owners": list(owner_keys), "most": limit})
 
 
 def turns_of_conversation(
     connection: Connection, conversation_key: str, owner_keys: Sequence[str], limit: int
 ) -> list[Turn]:
     """The same within one conversation."""
-    where = [turns.c.conversation_key == conversation_key, turns.c.owner_key.in_(list(owner_keys))]
-    return _turns(connection, where, limit)
+    values = {"owners": list(owner_keys), "most": limit, "conversation": conversation_key}
+    return _turns(connection, _OF_CONVERSATION, values)
 
 
-def _turns(connection: Connection, where: list[ColumnElement[bool]], limit: int) -> list[Turn]:
-    query: Any = select(turns.c.body).where(
-        *where, turns.c.role == Role.USER.value, turns.c.outcome.in_(list(_UNEXTRACTED))
-    )
-    bodies = connection.execute(query.order_by(turns.c.sent_at.desc(), turns.c.turn_key).limit(limit)).scalars()
+def _turns(connection: Connection, query: Select[Any], values: dict[str, Any]) -> list[Turn]:
+    bodies = connection.execute(query, values).scalars()
     return [Turn.from_bytes(body.encode()) for body in reversed(bodies.all())]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -146,7 +145,9 @@ def _item_view(item: RecallItem) -> dict[str, Any]:
         names = ("conversation_id", "turn_id", "user_id", "role", "sent_at", "timezone", "text")
         view["turn"] = {name: getattr(item.turn, name) for name in names} | {"role": item.turn.role.value}
     if item.parts is not None:
-        view["parts"] = {name: None if value is None else round(value, 4) for name, value in asdict(item.parts).items()}
+        view["parts"] = {
+            name: None if value is None else round(value, 4) for name, value in item.parts._asdict().items()
+        }
     return view
 
 

@@ -139,3 +139,10 @@ def test_any_text_gives_a_well_formed_vector(text: str) -> None:
 @given(st.text(alphabet="我对花生过敏abcé12 ,.'_+#한タ", max_size=60))
 def test_tokens_come_from_the_runs_of_the_text(text: str) -> None:
     assert bool(tokens(text)) <= bool(list(runs(text)))
+
+
+@given(st.text(alphabet="中华人民共和国北京大学生前来应聘我住在杭州爱吃火锅三年级龘爸猫ーあハ한", max_size=40))
+def test_the_short_way_of_segmenting_gives_what_jieba_gives(run: str) -> None:
+    """Also for sets of words that overlap, rare characters, and runs with kana and Hangul in them."""
+    loaded = keywords._jieba()
+    assert list(keywords._segmented(loaded, run)) == list(loaded.cut_for_search(run, HMM=False))
