@@ -1,31 +1,68 @@
-"""Outflow: what leaves after a commit, in its fixed order: vectors first, then the broker."""
+"""Outflow: what leaves after a commit, in its fixed order: vectors first, then the broker.
+
+A process that was stopped for longer than its session and goes on publishes after its successor. Consumers that are up
+know the older version for what it is, but a compacted topic would keep it for ever, and a replica that starts tomorrow
+would read it. So whoever has published looks whether truth is further by now, and if so, says that once more. Whatever is
+committed after this look is also published after it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 
-from schemas import MemoryUpdated
+from schemas import Memory, MemoryUpdated, Status
+from sinks.truth import Truth
+from sinks.truth.memories import overtaking
 from sinks.truth.outbox import Outgoing
 from streams.producer import EventProducer
 from streams.projection import VectorProjection
+
+log = logging.getLogger("memriver.outflow")
 
 
 class Outflow:
     """`delivery.Publisher`: a `memory_updated` event that a consumer sees is already searchable."""
 
-    def __init__(self, producer: EventProducer, projection: VectorProjection, executor: Executor) -> None:
+    def __init__(
+        self, producer: EventProducer, projection: VectorProjection, executor: Executor, *, truth: Truth
+    ) -> None:
         self._producer = producer
         self._projection = projection
         self._executor = executor
+        self._truth = truth
 
     async def flush(self, messages: Sequence[Outgoing]) -> None:
         """Write vectors of the events among `messages`, then publish all of them in order."""
+        loop = asyncio.get_running_loop()
         events = [item.payload for item in messages if item.topic == "memory_updated" and item.payload is not None]
-        if events:
-            await asyncio.get_running_loop().run_in_executor(self._executor, self._project, events)
+        said = await loop.run_in_executor(self._executor, self._project, events) if events else {}
         await self._producer.publish(messages)
+        while said:
+            newer, gone = await loop.run_in_executor(self._executor, self._overtaking, said)
+            again = [message for event in newer for message in _messages(event)]
+            again += [Outgoing("memory_updated", key, said[key].owner_key, None) for key in gone]
+            if again:
+                log.warning("%d events came after newer ones: truth is sent once more", len(newer) + len(gone))
+                await self._producer.publish(again)
+            said = {event.memory.id: event.memory for event in newer}
 
-    def _project(self, events: Sequence[bytes]) -> None:
-        self._projection.write([MemoryUpdated.from_bytes(event).memory for event in events])
+    def _project(self, events: Sequence[bytes]) -> dict[str, Memory]:
+        """By id, the memories as they are about to be published."""
+        memories = [MemoryUpdated.from_bytes(event).memory for event in events]
+        self._projection.write(memories)
+        return {memory.id: memory for memory in memories}
+
+    def _overtaking(self, said: Mapping[str, Memory]) -> tuple[list[MemoryUpdated], list[str]]:
+        with self._truth.reading() as connection:
+            return overtaking(connection, {key: memory.version for key, memory in said.items()})
+
+
+def _messages(event: MemoryUpdated) -> list[Outgoing]:
+    key, owner_key = event.memory.id, event.memory.owner_key
+    messages = [Outgoing("memory_updated", key, owner_key, event.to_bytes())]
+    if event.memory.status is Status.DELETED:
+        messages.append(Outgoing("memory_updated", key, owner_key, None))
+    return messages

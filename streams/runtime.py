@@ -107,7 +107,7 @@ class Runtime:
         projection = VectorProjection(self.collections)
         self.delivery = Delivery(
             self.truth,
-            Outflow(self.producer, projection, self._executor),
+            Outflow(self.producer, projection, self._executor, truth=self.truth),
             self._executor,
             self.metrics,
             now=now,

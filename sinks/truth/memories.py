@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import orjson
 from sqlalchemy import Connection, func, select
 
 from processors.resolution import Change
-from schemas import Candidate, Memory, Status, new_id
+from schemas import Candidate, Memory, MemoryUpdated, Status, new_id
 from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import decisions, memories, memory_versions, reviews
 
@@ -52,8 +53,11 @@ def _row(memory: Memory, slot_key: str, cell_key: str) -> dict[str, Any]:
     }
 
 
-def append_versions(connection: Connection, changes: Sequence[Change], now: datetime) -> None:
-    """One row per version; a version that exists raises, since history is never rewritten."""
+def append_versions(
+    connection: Connection, changes: Sequence[Change], now: datetime, *, events: Iterable[MemoryUpdated] = ()
+) -> None:
+    """One row per version, with its event's envelope; a version that exists raises, since history is never rewritten."""
+    envelopes = {event.event_id: _envelope(event) for event in events}
     insert_rows(
         connection,
         memory_versions,
@@ -65,11 +69,43 @@ def append_versions(connection: Connection, changes: Sequence[Change], now: date
                 "change": change.change.value,
                 "cause": change.cause[:128],
                 "body": change.memory.to_bytes().decode(),
+                "envelope": envelopes.get(f"{change.memory.id}:{change.memory.version}"),
                 "recorded_at": now,
             }
             for change in changes
         ],
     )
+
+
+def _envelope(event: MemoryUpdated) -> str:
+    beside = event.model_dump(mode="json", include={"owner_seq", "cause", "cause_turn_ids", "replaces"})
+    return orjson.dumps(beside).decode()
+
+
+def overtaking(connection: Connection, said: Mapping[str, int]) -> tuple[list[MemoryUpdated], list[str]]:
+    """The present events, as they were published, of memories that are further than `said` (id to version); and what is gone."""
+    found: list[MemoryUpdated] = []
+    gone: list[str] = []
+    for chunk in chunks(sorted(said)):
+        held = select(memories.c.id, memories.c.version).where(memories.c.id.in_(chunk))
+        versions = {row.id: row.version for row in connection.execute(held)}
+        gone += [memory_id for memory_id in chunk if memory_id not in versions]
+        for memory_id, version in versions.items():
+            if version <= said[memory_id]:
+                continue
+            place = (memory_versions.c.memory_id == memory_id, memory_versions.c.version == version)
+            row = connection.execute(select(memory_versions).where(*place)).one_or_none()
+            if row is not None and row.envelope is not None:
+                found.append(
+                    MemoryUpdated(
+                        event_id=f"{memory_id}:{version}",
+                        change=row.change,
+                        memory=Memory.from_bytes(row.body.encode()),
+                        occurred_at=row.recorded_at,
+                        **orjson.loads(row.envelope),
+                    )
+                )
+    return found, gone
 
 
 def get(connection: Connection, memory_id: str) -> Memory | None:

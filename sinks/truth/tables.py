@@ -237,6 +237,8 @@ memory_versions = _table(
     Column("change", String(16), nullable=False, quote=True),
     Column("cause", String(128), nullable=False),
     Column("body", LongText, nullable=False),
+    # JSON: what its event said beside the memory, so that it can be said again. NULL: it was imported, and never an event.
+    Column("envelope", LongText, nullable=True),
     Column("recorded_at", Utc, nullable=False),
     Index("ix_memory_versions_owner", "owner_key"),
 )

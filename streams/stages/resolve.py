@@ -284,6 +284,7 @@ class ResolveStage:
 
     def _publish(self, connection: Connection, work: _Group, changes: list[tuple[Change, str, str]]) -> list[Outgoing]:
         latest: dict[str, tuple[Memory, str, str]] = {}
+        events: list[MemoryUpdated] = []
         out: list[Outgoing] = []
         as_it_was = [(change, item.slot_key, key) for key, item in work.adopted.items() for change in item.changes()]
         for change, slot_key, cell_key in [*as_it_was, *changes]:
@@ -301,6 +302,7 @@ class ResolveStage:
                 replaces=change.replaces,
                 occurred_at=work.now,
             )
+            events.append(event)
             partition = work.partitions[owner_key]
             out.append(Outgoing("memory_updated", memory.id, owner_key, event.to_bytes(), partition))
             if memory.status is Status.DELETED:
@@ -311,7 +313,7 @@ class ResolveStage:
         memories.save(connection, latest.values())
         for item in work.adopted.values():
             portable.keep_history(connection, item.versions)
-        memories.append_versions(connection, [change for change, _slot, _cell in changes], work.now)
+        memories.append_versions(connection, [change for change, _slot, _cell in changes], work.now, events=events)
         memories.open_reviews(connection, work.reviews, work.now)
         ledger.save_sequences(connection, work.owners, work.sequences)
         return out + letters_out(deadletters.put(connection, work.letters))

@@ -451,6 +451,11 @@ def upgrade() -> None:
             sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
             nullable=False,
         ),
+        sa.Column(
+            "envelope",
+            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            nullable=True,
+        ),
         sa.Column("recorded_at", sinks.truth.tables.Utc(), nullable=False),
         sa.PrimaryKeyConstraint("memory_id", "version"),
         mariadb_charset="utf8mb4",
