@@ -190,15 +190,19 @@ class ReadLog:
         self._rows: list[dict[str, Any]] = []
         self._lock = threading.Lock()
 
-    def note(self, principal: Principal, verb: str, found: Iterable[Memory]) -> None:
-        """Remember that these went out; writes when enough have come together."""
+    def note(self, principal: Principal, verb: str, found: Iterable[Memory], *, agent: str | None = None) -> None:
+        """Remember that these went out; writes when enough have come together.
+
+        `agent` is for whom the key's holder asked, as it says: a gateway serves many agents with one key.
+        """
         now = self._now()
+        reader = principal.name if agent is None or agent == principal.id else f"{principal.name} for {agent}"
         rows = [
             {
                 "owner_key": memory.owner_key,
                 "memory_id": memory.id,
                 "version": memory.version,
-                "reader": principal.name[:255],
+                "reader": reader[:255],
                 "verb": verb,
                 "read_at": now,
             }

@@ -18,7 +18,7 @@ from processors.exceptions import TransientError
 from processors.keywords import normalise, sparse_query
 from processors.language import detect
 from processors.ports import Embedder
-from processors.recall import Kind, Question, Unit
+from processors.recall import Kind, Question, Ranked, Unit
 from processors.slots import known_slots
 from recall.request import RecallRequest
 from schemas import Cardinality, Category, MemoryType, OwnerKind, Sensitivity, Status, Turn, digest
@@ -65,11 +65,15 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Units to rank; the turns among them by unit id, and the version that truth has of each memory."""
+    """Units to rank; the turns among them by unit id, and the version that truth has of each memory.
+
+    `named` are the memories whose value or subject stands in the question.
+    """
 
     units: tuple[Unit, ...]
     turns: Mapping[str, Turn]
     versions: Mapping[str, int]
+    named: frozenset[str] = frozenset()
 
 
 def search(store: VectorStore, request: RecallRequest, vector: Sequence[float] | None, breadth: Breadth) -> Searched:
@@ -112,13 +116,14 @@ def gather(
     """Read truth: rows behind the hits, in the slots and with the names of the question, the newest, and turns not yet
     extracted."""
     by_owner = {reach.owner_key: reach for reach in request.reaches}
+    plain = normalise(request.query)
     rows = reading.candidates(
         connection,
         list(by_owner),
         [status.value for status in statuses_of(request)],
         ids=found.ids,
         attributes=question.slots,
-        question=normalise(request.query),
+        question=plain,
         # Who has few memories has all of them read at once.
         newest=breadth.newest + breadth.dense if found.complete else breadth.newest,
     )
@@ -130,7 +135,26 @@ def gather(
         (*units, *spoken),
         {unit.id: turn for unit, turn in zip(spoken, said, strict=True)},
         {row.id: row.version for row in kept},
+        frozenset(row.id for row in kept if _is_named(plain, row)),
     )
+
+
+def _is_named(plain: str, row: reading.Candidate) -> bool:
+    names = (row.value, row.subject if row.subject != reading.SELF else "")
+    return any(2 <= len(name) <= reading.LONGEST_NAME and name.lower() in plain for name in names)
+
+
+def sources_of(item: Ranked, question: Question, pool: Pool) -> tuple[str, ...]:
+    """What proposed it: `turn`, `slot` and `triple` (named by the question), `dense`, `keyword`; `newest` if nothing else."""
+    unit = item.unit
+    proposed = {
+        "turn": unit.kind is Kind.TURN,
+        "slot": bool(unit.attribute) and unit.attribute in question.slots,
+        "triple": unit.id in pool.named,
+        "dense": item.parts.cosine is not None,
+        "keyword": bool(item.holds),
+    }
+    return tuple(name for name, so in proposed.items() if so) or ("newest",)
 
 
 def cosines(

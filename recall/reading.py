@@ -34,7 +34,13 @@ class MemoryReader:
         """See `RecallService.recall`."""
         result = self._ask(reaches, asked, asked.query, asked.limit, now)
         found = tuple(
-            Found(item.score, item.memory, item.turn, item.parts._asdict() if item.parts is not None else {})
+            Found(
+                item.score,
+                item.memory,
+                item.turn,
+                item.parts._asdict() if item.parts is not None else {},
+                item.sources,
+            )
             for item in result.items
         )
         clarify = asdict(result.clarification) if result.clarification is not None else None
@@ -92,7 +98,6 @@ class MemoryReader:
             reaches=tuple(reaches),
             query=query,
             now=now,
-            agent_id=asked.agent_id,
             conversation_id=asked.conversation_id,
             types=asked.types,
             limit=limit,

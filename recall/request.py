@@ -37,7 +37,6 @@ class RecallRequest:
     reaches: tuple[Reach, ...]
     query: str
     now: datetime
-    agent_id: str | None = None
     conversation_id: str | None = None
     types: tuple[MemoryType, ...] = ()
     categories: tuple[Category, ...] = ()
@@ -82,7 +81,7 @@ class EmptyReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecallItem:
-    """One result: a memory, or a turn that nothing was made of yet. `parts` are there when they were asked for.
+    """One result: a memory, or a turn that nothing was made of yet. `parts` and `sources` are there when asked for.
 
     `stands_behind` is the id of a newer item about the same thing.
     """
@@ -95,6 +94,7 @@ class RecallItem:
     shared: bool = False
     stands_behind: str | None = None
     parts: Parts | None = None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,9 @@ class RecallAsked(Filtered):
     conversation_id: Name | None = Field(
         default=None, description="recent turns of this conversation are looked at too"
     )
-    agent_id: Name | None = None
+    agent_id: Name | None = Field(
+        default=None, description="the agent that is asked for, when one key serves many; noted with who read what"
+    )
     timezone: Zone = "UTC"
     explain: bool = Field(default=False, description="scores and their parts")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -24,6 +25,7 @@ from recall.candidates import (
     cosines,
     gather,
     search,
+    sources_of,
     statuses_of,
 )
 from recall.request import EmptyReason, RecallItem, RecallRequest, RecallResult
@@ -97,7 +99,7 @@ class RecallService:
             scales = scales_of(collection.calibration)
             ranking = rank(question, pool.units, known, scales, now=request.now.timestamp(), weights=self._weights)
             ordered = newest_first(question, ranking, window=request.limit)
-            return self._result(connection, request, ordered, pool, tuple(degraded), floor)
+            return self._result(connection, request, question, ordered, pool, tuple(degraded), floor)
 
     def _embed(self, collection: Collection, text: str, degraded: list[str]) -> Sequence[float] | None:
         try:
@@ -121,6 +123,7 @@ class RecallService:
         self,
         connection: Connection,
         request: RecallRequest,
+        question: Question,
         ordered: Sequence[Ranked],
         pool: Pool,
         degraded: tuple[str, ...],
@@ -130,7 +133,12 @@ class RecallService:
         quotas = self._quotas.without(request.categories)
         cleared, shown = self._cleared(connection, request, ordered, pool, floor)
         chosen = select(cleared, limit=request.limit, floor=floor, quotas=quotas)
-        items = tuple(_item(ranked, shown, request.explain) for ranked in chosen.chosen)
+        items = tuple(_item(ranked, shown) for ranked in chosen.chosen)
+        if request.explain:
+            items = tuple(
+                replace(item, parts=ranked.parts, sources=sources_of(ranked, question, pool))
+                for item, ranked in zip(items, chosen.chosen, strict=True)
+            )
         pointing = tuple(trigger.word for trigger in triggers(request.query))
         # Whoever asks for "that restaurant" means something that was said; a question about the world is not turned back.
         asking = clarify(request.query, chosen.chosen or cleared, floor=floor) if pointing or items else None
@@ -201,7 +209,7 @@ def _held_at(memory: Memory, at: datetime) -> bool:
     return any(span.start <= at and (span.end is None or at < span.end) for span in memory.intervals)
 
 
-def _item(ranked: Ranked, shown: dict[str, Memory | Turn], explain: bool) -> RecallItem:
+def _item(ranked: Ranked, shown: dict[str, Memory | Turn]) -> RecallItem:
     thing = shown[ranked.unit.id]
     return RecallItem(
         id=ranked.unit.id,
@@ -211,5 +219,4 @@ def _item(ranked: Ranked, shown: dict[str, Memory | Turn], explain: bool) -> Rec
         turn=thing if isinstance(thing, Turn) else None,
         shared=ranked.unit.shared,
         stands_behind=ranked.stands_behind,
-        parts=ranked.parts if explain else None,
     )

@@ -28,12 +28,16 @@ __all__ = ["Conflicting", "Context", "Found", "NotFound", "Publish", "Reader", "
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One result: a memory, or a turn that nothing was extracted from yet. `parts` are the score's terms."""
+    """One result: a memory, or a turn that nothing was extracted from yet.
+
+    `parts` are the score's terms, `sources` what proposed it.
+    """
 
     score: float
     memory: Memory | None = None
     turn: Turn | None = None
-    parts: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float | None] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class Verbs(Looking, Ordering):
         reaches = authorise_all(principal, Scope.READ, asked.refs, now, asked.namespaces)
         recalled = await asyncio.to_thread(self._reader.recall, reaches, asked, now)
         kept = [item for item in recalled.found if _may_leave(item, reaches)][: asked.limit]
-        self._reads.note(principal, "recall", [item.memory for item in kept if item.memory is not None])
+        memories = [item.memory for item in kept if item.memory is not None]
+        self._reads.note(principal, "recall", memories, agent=asked.agent_id)
         return {
             "results": [_result(item, explain=asked.explain) for item in kept],
             "note": recalled.note if recalled.note or kept else "nothing relevant is remembered",
@@ -119,7 +124,7 @@ class Verbs(Looking, Ordering):
         built = await asyncio.to_thread(self._reader.context, reaches, asked, now)
         if not all(any(reach.covers(memory) for reach in reaches) for memory in built.cited.values()):
             raise Denied("owner_not_granted", "the context could not be built within what this key may read")
-        self._reads.note(principal, "context", built.cited.values())
+        self._reads.note(principal, "context", built.cited.values(), agent=asked.agent_id)
         cited = [{"number": n, "id": memory.id, "version": memory.version} for n, memory in sorted(built.cited.items())]
         return {"text": built.text, "tokens": built.tokens, "citations": cited}
 
@@ -162,5 +167,6 @@ def _result(item: Found, *, explain: bool) -> dict[str, Any]:
     elif item.turn is not None:
         view |= {"kind": "turn", "turn": views.turn_view(item.turn)}
     if explain:
-        view["parts"] = {name: round(value, 4) for name, value in item.parts.items()}
+        view["parts"] = {name: None if value is None else round(value, 4) for name, value in item.parts.items()}
+        view["sources"] = list(item.sources)
     return view

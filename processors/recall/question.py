@@ -51,6 +51,11 @@ class Question:
         return cls(text, tuple(dict.fromkeys(tokens(text))), detect(text), wishes, slots, _types(wishes))
 
     @property
+    def plain(self) -> str:
+        """The text, normalised, to look for names in."""
+        return normalise(self.text)
+
+    @property
     def wants_newest(self) -> bool:
         """Whether one present value is asked for, so that of two statements about it the later one holds."""
         return Wish.VALUE in self.wishes and Wish.COMPARISON not in self.wishes

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from processors.keywords import normalise
 from processors.recall.evidence import Mixing, Row, Spread, weigh
 from processors.recall.lexical import keywords_against
 from processors.recall.question import Question, Wish
@@ -122,8 +123,11 @@ def rank(
     # The surer of the two carries it; a borderline cosine without a single common word is not enough.
     relevance = _SURER * np.maximum(near, told) + _LESS_SURE * np.minimum(near, told)
     total = evidence.total.copy()
+    # "Where does Anna live?" is not about the owner's own home, and "where do I live?" not about Anna's.
+    asked_about = {unit.subject for unit in units if unit.subject and normalise(unit.subject) in question.plain}
     for index, unit in enumerate(units):
-        if unit.attribute and unit.attribute in question.slots:
+        meant = unit.subject in asked_about if asked_about else not unit.subject
+        if meant and unit.attribute and unit.attribute in question.slots:
             relevance[index] = max(relevance[index], _NAMED_SLOT)
             total[index] += _NAMED_SINGLE if unit.slot else _NAMED_MULTI
     similarity = _along(_SIMILARITY, total)

@@ -73,7 +73,7 @@ class FoundShape(BaseModel):
     kind: Literal["memory", "turn"]
     memory: MemoryShape | None = None
     turn: TurnShape | None = None
-    parts: dict[str, float] | None = None
+    parts: dict[str, float | None] | None = None
     sources: list[str] | None = Field(default=None, description="what proposed it, when `explain` was asked for")
 
 

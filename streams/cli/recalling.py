@@ -148,6 +148,7 @@ def _item_view(item: RecallItem) -> dict[str, Any]:
         view["parts"] = {
             name: None if value is None else round(value, 4) for name, value in item.parts._asdict().items()
         }
+        view["sources"] = list(item.sources)
     return view
 
 

@@ -78,11 +78,14 @@ async def test_recall_finds_what_is_granted_and_notes_who_read_it(house: House) 
         assert answer.status_code == 200
         result = answer.json()["results"][0]
         assert (result["memory"]["id"], result["parts"]) == (memory.id, {"similarity": 0.9})
+        asked = {"query": "where lives ann", "owner": "ann", "agent_id": "mail"}
+        assert (await client.post("/v1/recall", json=asked)).status_code == 200
         empty = await client.post("/v1/recall", json={"query": "shoe size", "owner": "ann"})
         assert (empty.json()["results"], empty.json()["note"]) == ([], "nothing relevant is remembered")
         house.reads.flush()
         explained = (await client.get(f"/v1/memories/{memory.id}/explain")).json()
-        assert [(row["reader"], row["verb"]) for row in explained["reads"]] == [("agent:crm", "recall")]
+        readers = [(row["reader"], row["verb"]) for row in explained["reads"]]
+        assert readers == [("agent:crm for mail", "recall"), ("agent:crm", "recall")]
         assert explained["memory"]["evidence"] == [{"turn_id": "t1", "quote": "Leeds"}]
 
 
