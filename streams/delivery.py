@@ -205,6 +205,7 @@ class Delivery:
         # keep the older version of a memory for ever.
         self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._next_offset: dict[tuple[str, str, int], int] = {}
+        self._done_by_the_group: dict[tuple[str, str, int], int] = {}
         self._untouched: set[tuple[str, str, int]] = set()
         self.progress: dict[str, Progress] = {}
 
@@ -221,10 +222,17 @@ class Delivery:
         left.add_done_callback(self._drains.discard)
         for key in [key for key in self._next_offset if key[0] == stage and key[2] not in partitions]:
             del self._next_offset[key]
+        for key in [key for key in self._done_by_the_group if key[0] == stage]:
+            del self._done_by_the_group[key]
 
     def expect(self, stage: str, topic: str, partition: int, offset: int) -> None:
-        """The first message of a partition that is new to us should have this offset (or an earlier one)."""
+        """The group stands here: the first message of a partition that is new to us has this offset (or an earlier one).
+
+        What lies before it was done by somebody. A worker that was paused longer than its session comes back to
+        partitions that it never saw go, and that others have been working on.
+        """
         key = (stage, topic, partition)
+        self._done_by_the_group[key] = offset
         if key not in self._next_offset:
             self._next_offset[key] = offset
             self._untouched.add(key)
@@ -425,7 +433,7 @@ class Delivery:
         self._next_offset[key] = message.offset + 1
         untouched = key in self._untouched
         self._untouched.discard(key)
-        if expected is None or message.offset <= expected:
+        if expected is None or message.offset <= max(expected, self._done_by_the_group.get(key, 0)):
             return
         missing = message.offset - expected
         what = f"{message.topic}:{message.partition} lost {missing} messages before offset {message.offset}"

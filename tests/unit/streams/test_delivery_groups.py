@@ -338,6 +338,21 @@ async def test_a_partition_that_stays_ours_keeps_its_position_beyond_what_is_com
     assert ends == []
 
 
+async def test_a_worker_that_slept_while_others_went_on_is_told_of_no_loss(make: Callable[..., Delivery]) -> None:
+    """Scenario: a pause longer than the session; others go on; we get the same partition again and never saw it go.
+    We expect no alarm, also while a message from before the pause is still in our hands; a real gap is one all the same."""
+    ends: list[str] = []
+    delivery = make(Sent(), ends=ends)
+    await delivery.run(Stream(words("a", "b")), Words())
+    delivery.assigned("words", {0})
+    delivery.expect("words", words("a")[0].topic, 0, 40)
+    await delivery.run(Stream([*words("c", start=2), *words("z", start=40)]), Words())
+    assert ends == []
+    with pytest.raises(FatalError):
+        await delivery.run(Stream(words("y", start=50)), Words())
+    assert len(ends) == 1
+
+
 async def test_a_group_that_was_away_longer_than_its_log_is_kept_says_so_and_goes_on(
     make: Callable[..., Delivery], caplog: pytest.LogCaptureFixture
 ) -> None:
