@@ -231,7 +231,7 @@ def switch(connection: Connection, now: datetime) -> tuple[CollectionRow, Collec
     if other.status is State.PREVIOUS:
         raise refusal(f"{other.name} is the previous one: `memriver reindex rollback` returns to it")
     if other.status is not State.VERIFIED or other.task is not None:
-        raise refusal(f"{other.name} is {other.status.value} and not verified: run `memriver reindex verify` first")
+        raise refusal(f"{other.name} is not verified: run `memriver reindex verify` first")
     return _swap(connection, live, other, was=State.PREVIOUS, now=now)
 
 
@@ -307,6 +307,12 @@ def finish(connection: Connection, name: str, holder: str, **outcome: Any) -> bo
         .values(task=None, holder=None, held_until=None, **values)
     )
     return done.rowcount == 1
+
+
+def release(connection: Connection, name: str, holder: str) -> None:
+    """Free the task of a holder that is known to be dead."""
+    freed = update(collections).where(_is(name), collections.c.holder == holder)
+    connection.execute(freed.values(holder=None, held_until=None))
 
 
 def fail(connection: Connection, name: str, holder: str, error: str | None, *, again: bool) -> None:

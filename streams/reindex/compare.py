@@ -56,10 +56,12 @@ class Counts:
 class Comparison:
     """One pass over everything; `counts` is complete when `differences` has ended."""
 
-    def __init__(self, truth: Truth, store: VectorStore, lease: Lease) -> None:
+    def __init__(self, truth: Truth, store: VectorStore, lease: Lease, *, shown: bool = True) -> None:
         self._truth = truth
         self._store = store
         self._lease = lease
+        # Whether its progress is the task's; the comparison at the end of a build leaves the build's own.
+        self._shown = shown
         self.counts = Counts()
 
     def differences(self) -> Iterator[list[Difference]]:
@@ -72,7 +74,7 @@ class Comparison:
         doubtful: list[str] = []
         with self._truth.reading() as connection:
             total = scanning.size(connection)
-        self._lease.keep(total=total, done=0)
+        self._note(total=total, done=0)
         for mark, point in self._side_by_side():
             if _difference(mark, point) is not None:
                 doubtful.append(mark.id if mark is not None else point.id if point is not None else "")
@@ -80,6 +82,13 @@ class Comparison:
                 yield self._confirmed(doubtful)
                 doubtful = []
         yield self._confirmed(doubtful)
+        self._note(done=total)
+
+    def _note(self, **progress: int) -> None:
+        if self._shown:
+            self._lease.keep(**progress)
+        else:
+            self._lease.note()
 
     def _side_by_side(self) -> Iterator[tuple[Mark | None, StoredPoint | None]]:
         """A merge of two ascending streams."""
@@ -116,7 +125,7 @@ class Comparison:
             yield from page
             after = page[-1].id
             done += len(page)
-            self._lease.note(done=done)
+            self._note(done=done)
 
     def _confirmed(self, ids: Sequence[str]) -> list[Difference]:
         found: list[Difference] = []

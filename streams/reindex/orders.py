@@ -18,7 +18,7 @@ from sinks.truth import Truth, collections
 from sinks.truth.collections import CollectionRow, Source, Task
 from sinks.vectors import collection_name
 from sinks.vectors.server import point_alias
-from streams.reindex.work import Reindexer
+from streams.reindex.work import Reindexer, free_the_dead
 from streams.settings import Settings
 from streams.vectors import PREFIX, open_collections, open_embedder
 
@@ -46,6 +46,7 @@ class Orders:
         """
         made = open_embedder(self._settings, embedder)
         name = collection_name(PREFIX, made.model, made.dimension)
+        free_the_dead(self._truth)
         return self._truth.run(
             lambda connection: collections.request_build(
                 connection, name, embedder, made.model, made.dimension, source=source, rate=rate, now=self._now()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from random import Random
 
 from sqlalchemy import Connection
@@ -21,7 +19,7 @@ from streams.reindex.build import Build
 from streams.reindex.calibrating import calibrate
 from streams.reindex.compare import Comparison, repair
 from streams.reindex.events import read_events
-from streams.reindex.lease import LEASE, Halted, Lease, Lost
+from streams.reindex.lease import LEASE, Halted, Lease, Lost, is_dead, new_holder
 from streams.reindex.verify import Verification
 from streams.settings import Settings
 
@@ -56,7 +54,7 @@ class Reindexer:
         self._halt = halt
         self._keeps = keeps
         self._rng = rng or Random()
-        self._holder = f"{socket.gethostname()[:24]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._holder = new_holder()
 
     def step(self) -> bool:
         """Take up one task, if there is one that nobody is at work on; whether there was.
@@ -65,7 +63,10 @@ class Reindexer:
             TransientError: a server is away; the task waits to be taken up again where it was.
             FatalError: it cannot be done; the reason is in truth.
         """
+        if self._halt.is_set():
+            return False
         now = self._now()
+        free_the_dead(self._truth)
         with self._truth.reading() as connection:
             waiting = collections.waiting(connection, now)
             owing = [row for row in collections.existing(connection) if _is_to_be_repaired(row)]
@@ -88,13 +89,13 @@ class Reindexer:
         return self._truth.run(lambda connection: collections.claim(connection, row, self._holder, self._now(), LEASE))
 
     def _perform(self, row: CollectionRow) -> None:
-        lease = Lease(self._truth, row.name, self._holder, self._now, self._halt)
         try:
-            if row.task is Task.DROP:
-                self._drop(row)
-            else:
-                with self._opened.using(row) as collection:
-                    self._do(row, collection, lease)
+            with Lease(self._truth, row.name, self._holder, self._now, self._halt) as lease:
+                if row.task is Task.DROP:
+                    self._drop(row)
+                else:
+                    with self._opened.using(row) as collection:
+                        self._do(row, collection, lease)
         except Lost:
             log.info("%s: somebody else goes on with it", row.name)
         except Halted:
@@ -144,7 +145,8 @@ class Reindexer:
             before = collections.get(connection, row.name)
         if before is None:
             raise Lost
-        mended = repair(Comparison(self._truth, collection.store, lease), self._truth, collection)
+        comparison = Comparison(self._truth, collection.store, lease, shown=row.task is not Task.BUILD)
+        mended = repair(comparison, self._truth, collection)
         log.info("%s: compared with truth, %d points written or taken away", row.name, mended)
         self._finish(row, repaired=before.missed, error=None, **outcome)
 
@@ -178,6 +180,19 @@ class Reindexer:
     def _finish(self, row: CollectionRow, **outcome: object) -> None:
         if not self._truth.run(lambda connection: collections.finish(connection, row.name, self._holder, **outcome)):
             raise Lost
+
+
+def free_the_dead(truth: Truth) -> None:
+    """Free what is held by processes of this machine that are gone, without waiting for their leases to run out."""
+    with truth.reading() as connection:
+        held = [(row.name, row.holder) for row in collections.existing(connection) if row.holder is not None]
+    for name, holder in held:
+        if is_dead(holder):
+            truth.run(partial(_release, name=name, holder=holder))
+
+
+def _release(connection: Connection, *, name: str, holder: str) -> None:
+    collections.release(connection, name, holder)
 
 
 def _is_to_be_repaired(row: CollectionRow) -> bool:
