@@ -45,7 +45,6 @@ KAFKA: Mapping[str, Outage] = {
     "NotEnoughReplicasAfterAppendError": Outage.NOT_ENOUGH_REPLICAS,
     # The log directory failed; a full disk is why it nearly always does.
     "KafkaStorageError": Outage.FULL,
-    "ThrottlingQuotaExceededError": Outage.LIMITING,
     **dict.fromkeys(
         (
             "TopicAuthorizationFailedError",

@@ -34,7 +34,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from sqlalchemy import Connection
 
-from processors.exceptions import FatalError, PoisonError, TransientError
+from processors.exceptions import FatalError, MemriverError, PoisonError, TransientError
 from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.deadletters import Redriven
 from sinks.truth.outbox import Outgoing
@@ -48,6 +48,7 @@ R = TypeVar("R")
 _TIDY_SECONDS = 0.2
 """An idle stage deletes its published rows after this; a busy one does it with its next transaction, at no cost."""
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 3.0, 5.0)
+_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,25 @@ class Delivery:
         self._done_by_the_group: dict[tuple[str, str, int], int] = {}
         self._untouched: set[tuple[str, str, int]] = set()
         self.progress: dict[str, Progress] = {}
+        self._waits: dict[object, tuple[str, TransientError]] = {}
+        self._open = asyncio.Event()
+        self._open.set()
+
+    @property
+    def waits(self) -> list[tuple[str, TransientError]]:
+        """Stages that wait for a server at this moment, and for what."""
+        return list(self._waits.values())
+
+    def close(self) -> None:
+        """Take no new group; what is in hand goes on. The rest was never acknowledged, and goes back by itself."""
+        self._open.clear()
+
+    async def idle(self) -> None:
+        """Until nothing is in hand any more."""
+        while True:
+            if not any(progress.in_hand for progress in self.progress.values()):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def assigned(self, stage: str, partitions: set[int]) -> None:
         """These partitions are ours now: drain what an earlier owner left before touching a new message.
@@ -252,6 +272,7 @@ class Delivery:
         writing: asyncio.Task[None] | None = None
         try:
             async for events in _groups(stream.noack().events(), self._group_size, self._linger):
+                await self._open.wait()
                 progress.take()
                 messages = [_message(event) for event in events]
                 for message in messages:
@@ -298,6 +319,7 @@ class Delivery:
         window = _Window(flying, progress)
         try:
             async for events in _groups(stream.noack().events(), size, self._linger):
+                await self._open.wait()
                 await self._drain_in_turn(name)
                 progress.take()
                 messages = [_message(event) for event in events]
@@ -475,9 +497,7 @@ class Delivery:
         self._metrics.stage_seconds.labels(stage.name, "judge").observe(time.perf_counter() - started)
         return judged
 
-    def _commit(
-        self, judged: _Judged[T], stage: Stage[T], runs: _Runs, published: Sequence[int]
-    ) -> list[Outgoing]:
+    def _commit(self, judged: _Judged[T], stage: Stage[T], runs: _Runs, published: Sequence[int]) -> list[Outgoing]:
         now = self._now()
         letters = [dead_letter(stage.name, message, error, now) for message, error in judged.bad]
         again = redriven_of(item.message for item in judged.good)
@@ -499,17 +519,22 @@ class Delivery:
     async def _again(self, stage: str, work: Callable[[], Awaitable[R]]) -> R:
         """Until it succeeds; only a TransientError is worth another try."""
         attempt = 0
-        while True:
-            try:
-                return await work()
-            except TransientError as error:
-                wait = error.retry_after or _BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)]
-                attempt += 1
-                self._metrics.retries.labels(stage).inc()
-                if stage in self.progress:
-                    self.progress[stage].patience()
-                log.warning("%s: %s; again in %.1f s", stage, error, wait)
-                await asyncio.sleep(wait)
+        this = object()
+        try:
+            while True:
+                try:
+                    return await work()
+                except TransientError as error:
+                    wait = error.retry_after or _BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)]
+                    attempt += 1
+                    self._waits[this] = (stage, error)
+                    self._metrics.retries.labels(stage).inc()
+                    if stage in self.progress:
+                        self.progress[stage].patience()
+                    log.warning("%s: %s; again in %.1f s", stage, error, wait)
+                    await asyncio.sleep(wait)
+        finally:
+            self._waits.pop(this, None)
 
     async def _patiently(
         self, name: str, handle: Callable[[Sequence[Message]], Awaitable[None]], messages: Sequence[Message]
@@ -527,8 +552,10 @@ class Delivery:
 
     def fatal(self, stage: str, error: Exception) -> NoReturn:
         """End the process: what happened was not foreseen, and going on could acknowledge past a hole."""
-        log.critical("%s: %s; the process ends", stage, type(error).__name__, exc_info=error)
-        self._on_fatal(f"{stage}: {type(error).__name__}")
+        # What we raise on purpose says why, and holds nobody's words; of anything else only the kind is certain not to.
+        what = str(error) if isinstance(error, MemriverError) else type(error).__name__
+        log.critical("%s: %s; the process ends", stage, what, exc_info=error)
+        self._on_fatal(f"{stage}: {what}")
         raise FatalError(f"{stage} stopped") from error
 
 

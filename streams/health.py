@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -18,39 +18,47 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from processors.exceptions import FatalError, MemriverError
+from processors.exceptions import FatalError
 from sinks.truth import batches, deadletters, outbox, turns
+from streams.probes import OK, Answer, Probe
 from streams.runtime import Runtime
+from streams.watchdog import Standstill
 
 log = logging.getLogger("memriver.health")
 
 OUTBOX_LATE_SECONDS = 60.0
 """An outbox row older than this is not on its way, it is stuck."""
 
+PROBE_SECONDS = 5.0
+"""A part that has not answered by then is away, whatever it may say later."""
+
+OFF = "off"
+
 
 class Health:
-    """What one process knows of itself and of the stores it works on."""
+    """What one process knows of itself and of the servers it works with."""
 
     def __init__(
         self, runtime: Runtime, *, now: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._runtime = runtime
         self._now = now
-        self._monotonic = monotonic
-
-    def stalled(self) -> dict[str, float]:
-        """Stages that have had the same work in hand for longer than the setting allows, with the seconds."""
-        limit = self._runtime.settings.stall_seconds
-        clock = self._monotonic()
-        busy = {
-            name: clock - progress.busy_since
-            for name, progress in self._runtime.delivery.progress.items()
-            if progress.busy_since is not None
+        self._standstill = Standstill(runtime.settings.stall_seconds, monotonic)
+        self._probes = {
+            "database": Probe(self._database, PROBE_SECONDS),
+            "vectors": Probe(self._vectors, PROBE_SECONDS),
+            "broker": Probe(runtime.producer.ping, PROBE_SECONDS),
         }
-        return {name: seconds for name, seconds in busy.items() if seconds > limit}
+
+    def stalled(self) -> dict[str, str]:
+        """Stages that stand still for longer than the setting allows, and how."""
+        delivery = self._runtime.delivery
+        return self._standstill.look(
+            delivery.progress, self._runtime.lags(), {stage for stage, _error in delivery.waits}
+        )
 
     def live(self) -> dict[str, Any]:
-        """Cheap: no store is asked."""
+        """Cheap: no server is asked."""
         stages = {
             name: {"handled": progress.handled, "busy": progress.busy_since is not None}
             for name, progress in self._runtime.delivery.progress.items()
@@ -65,43 +73,74 @@ class Health:
             "model_channel": self._runtime.settings.model_enabled,
         }
 
-    def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Whether this process can do its work now; asks the database, and says what is wrong in one word each."""
-        report: dict[str, Any] = {"stalled": self.stalled()}
-        try:
-            with self._runtime.truth.reading() as connection:
-                now = self._now()
-                oldest, waiting = outbox.oldest(connection), turns.oldest_unextracted(connection)
-                report["database"] = "ok"
-                report["outbox_age_seconds"] = (now - oldest).total_seconds() if oldest else 0.0
-                report["unextracted_age_seconds"] = (now - waiting).total_seconds() if waiting else 0.0
-                report["batches"] = batches.count_by_status(connection)
-                report["dead_letters"] = deadletters.count(connection)
-        except MemriverError as error:
-            report["database"] = str(error)
-        try:
-            self._runtime.vectors.total()
-            report["vectors"] = "ok"
-        except MemriverError as error:
-            report["vectors"] = str(error)
-        fine = (
-            report["database"] == "ok"
-            and report["vectors"] == "ok"
-            and not report["stalled"]
-            and report["outbox_age_seconds"] < OUTBOX_LATE_SECONDS
-        )
-        self._runtime.metrics.outbox_age.set(report.get("outbox_age_seconds", 0.0))
-        self._runtime.metrics.unextracted_age.set(report.get("unextracted_age_seconds", 0.0))
-        return fine, report
+    async def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Whether this process can do its work now, and what each part says of itself in one word (`processors.Outage`).
+
+        A part is asked, and what a stage has met at it counts as well: a disk that is full shows only to those who write.
+        A model that is away makes nothing unready: batches wait, the rule channel goes on.
+        """
+        asked = await asyncio.gather(*(probe.ask() for probe in self._probes.values()))
+        parts = dict(zip(self._probes, asked, strict=True)) | {"embedder": Answer(OK), "model": self._model()}
+        waiting: dict[str, str] = {}
+        for stage, error in self._runtime.delivery.waits:
+            waiting[stage] = f"{error.part}: {error.outage}"
+            if parts.get(error.part, Answer(OK)).state == OK:
+                parts[error.part] = Answer(error.outage, str(error))
+        stalled = self.stalled()
+        facts = {name: value for answer in asked for name, value in answer.facts.items()}
+        late = facts.get("outbox_age_seconds", 0.0) >= OUTBOX_LATE_SECONDS
+        bad = {name for name, answer in parts.items() if answer.state not in (OK, OFF)}
+        fine = not (bad - {"model"}) and not stalled and not late
+        report: dict[str, Any] = {
+            "status": "not ready" if not fine else "degraded" if bad else "ready",
+            **{name: answer.state for name, answer in parts.items()},
+            "why": {name: answer.why for name, answer in parts.items() if answer.why},
+            "waiting": waiting,
+            "stalled": stalled,
+        }
+        self._measure(facts)
+        return fine, report | {name: value for name, value in facts.items() if name != "letters"}
+
+    def _model(self) -> Answer:
+        return Answer(OK if self._runtime.settings.model_enabled else OFF)
+
+    def _database(self) -> Mapping[str, Any]:
+        now = self._now()
+        self._runtime.truth.probe()
+        with self._runtime.truth.reading() as connection:
+            oldest, waiting = outbox.oldest(connection), turns.oldest_unextracted(connection)
+            letters = deadletters.kinds(connection)
+            return {
+                "outbox_age_seconds": (now - oldest).total_seconds() if oldest else 0.0,
+                "unextracted_age_seconds": (now - waiting).total_seconds() if waiting else 0.0,
+                "batches": batches.count_by_status(connection),
+                "dead_letters": sum(letters.values()),
+                "letters": letters,
+            }
+
+    def _vectors(self) -> Mapping[str, Any]:
+        self._runtime.vectors.total()
+        return {}
+
+    def _measure(self, facts: Mapping[str, Any]) -> None:
+        metrics = self._runtime.metrics
+        metrics.outbox_age.set(facts.get("outbox_age_seconds", 0.0))
+        metrics.unextracted_age.set(facts.get("unextracted_age_seconds", 0.0))
+        if "letters" in facts:
+            # Whole anew: what nobody waits for any more must not stand there with its last number.
+            metrics.dead_letters_waiting.clear()
+            for (stage, reason), number in facts["letters"].items():
+                metrics.dead_letters_waiting.labels(stage, reason).set(number)
 
     async def watch(self, interval_seconds: float = 5.0) -> None:
         """Keep the gauges fresh, and end the process when a stage stands still: its supervisor starts a new one."""
         while True:
             await asyncio.sleep(interval_seconds)
             self._lag()
-            await asyncio.to_thread(self.ready)
-            for stage, seconds in self.stalled().items():
-                self._runtime.delivery.fatal(stage, FatalError(f"no progress for {seconds:.0f} s with work in hand"))
+            # First, and without asking any server: a hanging one is among the reasons for a standstill.
+            for stage, how in self.stalled().items():
+                self._runtime.delivery.fatal(stage, FatalError(how))
+            await self.ready()
 
     def _lag(self) -> None:
         gauge = self._runtime.metrics.lag
@@ -118,9 +157,9 @@ def health_routes(health: Health, runtime: Runtime) -> tuple[Route, ...]:
             {"status": "stalled" if report["stalled"] else "ok"} | report, 503 if report["stalled"] else 200
         )
 
-    def readyz(_request: Request) -> Response:
-        fine, report = health.ready()
-        return JSONResponse({"status": "ready" if fine else "not ready"} | report, 200 if fine else 503)
+    async def readyz(_request: Request) -> Response:
+        fine, report = await health.ready()
+        return JSONResponse(report, 200 if fine else 503)
 
     def metrics(_request: Request) -> Response:
         return Response(generate_latest(runtime.metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -146,7 +185,7 @@ class HealthServer:
             access_log=False,
             lifespan="off" if app is None else "on",
             # Streams that are open when the process ends are cut after this; they never end by themselves.
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
         # Signals belong to whoever runs the process.

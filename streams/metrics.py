@@ -22,6 +22,9 @@ class Metrics:
         self.changes = self._counter("memriver_changes_total", "Versions written", "change")
         self.feedback = self._counter("memriver_feedback_total", "Outcomes of recalls", "kind")
         self.dead_letters = self._counter("memriver_deadletters_total", "Dead letters", "stage", "reason")
+        self.dead_letters_waiting = self._gauge(
+            "memriver_deadletters_waiting", "Dead letters that wait for a person", "stage", "reason"
+        )
         self.lost = self._counter(
             "memriver_lost_messages_total", "Messages that a log dropped before they were read", "stage", "topic"
         )

@@ -34,6 +34,7 @@ from streams.agents import resolve as resolve_agent
 from streams.clock import BatchClock
 from streams.collector import settle
 from streams.delivery import Delivery
+from streams.ending import Ending
 from streams.expiry import ExpiryClock
 from streams.faust_app import make_app
 from streams.judging import JudgePool
@@ -242,20 +243,33 @@ class Runtime:
                     found.append((app.memriver_stage, partition.topic, partition.partition, max(0, end - done)))
         return found
 
-    async def stop(self) -> None:
-        """Leave the groups, so that others take over at once; unfinished work was never acknowledged."""
+    async def stop(self, within: float | None = None) -> bool:
+        """Leave the groups, so that others take over at once; unfinished work was never acknowledged.
+
+        Half of the time (`within` seconds, by default `stop_seconds` of the settings) is for finishing what is in hand. False
+        means that something hangs in a thread, in a server that does not answer: then the process has to be left by force,
+        which is as safe as being killed.
+        """
+        ending = Ending(within if within is not None else self.settings.stop_seconds)
+        self.delivery.close()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(app.stop() for app in self._apps))
-        await self.delivery.settle()
-        await self.producer.stop()
+        await ending.wait(asyncio.gather(*self._tasks, return_exceptions=True), share=0.25)
+        await ending.wait(self.delivery.idle(), share=0.5)
+        for app in self._apps:
+            # Faust would wait for all that it has read ahead; it was not acknowledged, and others will read it.
+            app.conf.stream_wait_empty = False
+        await ending.wait(asyncio.gather(*(app.stop() for app in self._apps)), share=0.5)
+        await ending.wait(self.delivery.settle(), share=0.5)
+        await ending.wait(self.producer.stop(), share=0.5)
         for model in (self.model, self._summariser):
             if model is not None:
-                await model.aclose()
+                await ending.wait(model.aclose(), share=0.5)
         if self._judges is not None:
             self._judges.close()
-        self._executor.shutdown(wait=True)
+        if not await ending.wait(asyncio.to_thread(self._executor.shutdown)):
+            return False
         await self.reindex.stop()
         self.collections.close()
         self.truth.close()
+        return True

@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     stall_seconds: float = Field(
         default=120.0, gt=0, description="a stage with lag that stands still this long ends its process"
     )
+    stop_seconds: float = Field(
+        default=8.0, gt=0, description="after SIGTERM: what is in hand is finished or given back within this time"
+    )
     judge_processes: int = Field(default=1, ge=0, description="processes beside a worker that judge turns; 0: none")
     worker_threads: int = Field(default=4, ge=1)
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from processors.exceptions import FatalError, PoisonError
 from streams.cli.embedded import Embedded, quiet_logs
 from streams.cli.output import console
+from streams.ending import leave
 from streams.health import Health, HealthServer
 from streams.runtime import Runtime, wall_clock
 from streams.settings import ALL_STAGES, Settings, StageName
@@ -117,7 +118,9 @@ async def _work(settings: Settings, stages: tuple[StageName, ...], *, api: bool 
         await _until_stopped(runtime, health)
         await server.stop()
     finally:
-        await runtime.stop()
+        ended = await runtime.stop()
+    if not ended:
+        leave()
 
 
 def _api(runtime: Runtime, health: Health) -> ASGIApp:
