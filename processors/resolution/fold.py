@@ -75,7 +75,9 @@ def number(cell: Cell, before: dict[str, Memory], steps: list[Step], cause: str)
         step = by_id.get(memory.id)
         if step is None and (memory.status is not Status.ACTIVE or memory.version >= count):
             continue
-        memory = memory.model_copy(update={"version": max(count, before[rep].version + 1 if rep in before else 1)})
+        # One that was retired and is said again goes on where it was: its versions are known outside.
+        earlier = before.get(rep) or cell.retired.pop(memory.id, None)
+        memory = memory.model_copy(update={"version": max(count, earlier.version + 1 if earlier is not None else 1)})
         cell.memories[rep] = memory
         numbered.append(replace(step, memory=memory) if step else Step(memory, ChangeKind.UPDATED, cause))
     return numbered

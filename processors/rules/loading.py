@@ -93,7 +93,13 @@ def compiled(texts: Mapping[str, str]) -> RuleSet:
     Raises:
         FatalError: a file is no YAML of rules, or a rule is malformed.
     """
-    documents = [_document(language, texts[language]) for language in LANGUAGES]
+    return _compiled(*(texts[language] for language in LANGUAGES))
+
+
+@lru_cache(maxsize=2)
+def _compiled(*texts: str) -> RuleSet:
+    # Seconds of work; and a replay wants the same rules twice.
+    documents = [_document(language, text) for language, text in zip(LANGUAGES, texts, strict=True)]
     rules: dict[str, list[Rule]] = {kind: [] for kind in ("claim", "order", "retract", "forget", "suppress")}
     for language, document in zip(LANGUAGES, documents, strict=True):
         for row in document["rules"]:
@@ -107,7 +113,7 @@ def compiled(texts: Mapping[str, str]) -> RuleSet:
         suppressions=Prefilter(rules["suppress"]),
         lexicon=_lexicon(documents),
         aliases={str(name): attribute for document in documents for name, attribute in document["aliases"].items()},
-        version=version_of(texts),
+        version=version_of(dict(zip(LANGUAGES, texts, strict=True))),
     )
 
 

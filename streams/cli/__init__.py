@@ -22,6 +22,7 @@ from streams.cli import (
     process,
     recalling,
     reindex,
+    replay,
     services,
     vectors,
 )
@@ -45,6 +46,7 @@ feedback.register(app)
 recalling.register(app)
 evaluate.register(app)
 admin.register(app)
+replay.register(app)
 reindex.register(app)
 access.register(app)
 vectors.register(app)

@@ -29,7 +29,6 @@ def register(app: typer.Typer) -> None:
         ("topics", "Kafka topics.", {"apply": topics_apply}),
         ("db", "The relational schema.", {"upgrade": db_upgrade}),
         ("schemas", "The contracts.", {"export": schemas_export}),
-        ("replay", "Doing again what was kept.", {"batches": replay_batches}),
     ):
         group = typer.Typer(help=text, no_args_is_help=True)
         # A callback keeps "memriver topics apply" a group even while it has one command.
