@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from processors.rules.model import Rule
@@ -24,9 +25,14 @@ class Prefilter:
     def possible(self, piece: str) -> list[Rule]:
         """The rules one of whose keywords stands in the folded `piece`, in their own order."""
         found: set[int] = set()
-        # Pairs and single characters, since a Chinese keyword may be one.
-        for start in self._words.keys() & {*map("".join, pairwise(piece)), *piece}:
+        for start in self._words.keys() & _beginnings(piece):
             for word, numbers in self._words[start]:
                 if word in piece:
                     found.update(numbers)
         return [self.rules[number] for number in sorted(found)]
+
+
+@lru_cache(maxsize=16)
+def _beginnings(piece: str) -> frozenset[str]:
+    """Pairs and single characters, since a Chinese keyword may be one. Each kind of rule asks for the same clause."""
+    return frozenset((*map("".join, pairwise(piece)), *piece))
