@@ -53,7 +53,7 @@ class BatchClock:
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
             nonlocal claimed
             before = now if everything else now - self._limits.max_age
-            due = turns.lock_due(connection, before, _CLAIM)
+            due = turns.lock_due(connection, before, _CLAIM, ahead=now + self._limits.max_age)
             claimed = len(due)
             cause = "end" if everything else "time"
             closed = close_batches(connection, due, self._limits, now, flush=due.keys(), flushed_by=cause)

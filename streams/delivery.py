@@ -482,9 +482,13 @@ class Delivery:
                 log.info("%s: sent %d messages that an earlier owner had committed", stage, sent)
 
     def _leftover(self, stage: str, partitions: set[int] | None, older_than: timedelta | None) -> list[Outgoing]:
-        before = self._now() - older_than if older_than is not None else None
+        before = ahead = None
+        if older_than is not None:
+            before, ahead = self._now() - older_than, self._now() + older_than
         with self._truth.reading() as connection:
-            return outbox.leftover(connection, stage, self._group_size, partitions=partitions, before=before)
+            return outbox.leftover(
+                connection, stage, self._group_size, partitions=partitions, before=before, ahead=ahead
+            )
 
     def _judge(self, messages: Sequence[Message], stage: Stage[T]) -> _Judged[T]:
         started = time.perf_counter()

@@ -14,6 +14,8 @@ from sinks.truth import turns as turn_store
 from sinks.truth.sql import chunks, insert_rows
 from sinks.truth.tables import batches, model_replies
 
+_UNANSWERED = ("closed", "waiting")
+
 
 def insert(connection: Connection, closed: Sequence[ExtractionBatch]) -> None:
     """Newly closed batches."""
@@ -53,6 +55,15 @@ def states(connection: Connection, batch_ids: Iterable[str]) -> dict[str, tuple[
     for chunk in chunks(batch_ids):
         for row in connection.execute(select(*columns).where(batches.c.batch_id.in_(chunk))):
             found[row.batch_id] = (row.status, row.attempts)
+    return found
+
+
+def lock_unanswered(connection: Connection, batch_ids: Iterable[str]) -> set[str]:
+    """Which of these nobody has answered or given up; locked, so that of two who asked about one the first one counts."""
+    found: set[str] = set()
+    for chunk in chunks(sorted(set(batch_ids))):
+        query = select(batches.c.batch_id).where(batches.c.batch_id.in_(chunk), batches.c.status.in_(_UNANSWERED))
+        found |= set(connection.execute(query.order_by(batches.c.batch_id).with_for_update()).scalars())
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
-from sqlalchemy import Connection, delete, func, select, text
+from sqlalchemy import Connection, delete, func, or_, select, text
 
 from sinks.truth.sql import chunks, insert_rows
 from sinks.truth.tables import inbox, outbox
@@ -77,13 +77,18 @@ def leftover(
     *,
     partitions: Iterable[int] | None = None,
     before: datetime | None = None,
+    ahead: datetime | None = None,
 ) -> list[Outgoing]:
-    """What an earlier owner of these partitions committed (before a time) and did not publish, oldest first."""
+    """What an earlier owner of these partitions committed and did not publish, oldest first.
+
+    With `before`, only what was committed before it, or, by a clock that was set back since, after `ahead`.
+    """
     query = select(outbox).where(outbox.c.stage == stage).order_by(outbox.c.id).limit(limit)
     if partitions is not None:
         query = query.where(outbox.c.source_partition.in_(list(partitions)))
     if before is not None:
-        query = query.where(outbox.c.created_at < before)
+        old = outbox.c.created_at < before
+        query = query.where(old if ahead is None else or_(old, outbox.c.created_at > ahead))
     return [
         Outgoing(row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id)
         for row in connection.execute(query)

@@ -103,11 +103,17 @@ def lock_conversations(connection: Connection, keys: Iterable[str]) -> dict[str,
     return found
 
 
-def lock_due(connection: Connection, before: datetime, limit: int) -> dict[str, Conversation]:
-    """Conversations whose first waiting turn arrived by `before`; those that another worker holds are skipped."""
+def lock_due(
+    connection: Connection, before: datetime, limit: int, *, ahead: datetime | None = None
+) -> dict[str, Conversation]:
+    """Conversations whose first waiting turn arrived by `before`, or, by a clock that was set back since, after `ahead`.
+
+    Those that another worker holds are skipped.
+    """
+    due = conversations.c.first_pending_at <= before
     query = (
         select(conversations)
-        .where(conversations.c.first_pending_at <= before)
+        .where(due if ahead is None else or_(due, conversations.c.first_pending_at > ahead))
         .order_by(conversations.c.first_pending_at)
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -147,9 +147,13 @@ class ExtractStage:
         self, done: Sequence[tuple[_Job, ExtractionResult]], waiting: Sequence[_Job], settled: Sequence[Message]
     ) -> None:
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
-            batches.finish_all(connection, [(job.batch.batch_id, "waiting", 0) for job in waiting])
-            turns.note(connection, [turn.turn_key for job in waiting for turn in job.batch.turns], "model_off")
-            out = self._keep(connection, done, now)
+            jobs = [*waiting, *(job for job, _result in done)]
+            # Whoever was paused while asking may find the batch answered: a model seldom says the same thing twice.
+            still = batches.lock_unanswered(connection, [job.batch.batch_id for job in jobs])
+            unasked = [job for job in waiting if job.batch.batch_id in still]
+            batches.finish_all(connection, [(job.batch.batch_id, "waiting", 0) for job in unasked])
+            turns.note(connection, [turn.turn_key for job in unasked for turn in job.batch.turns], "model_off")
+            out = self._keep(connection, [item for item in done if item[0].batch.batch_id in still], now)
             # After the letters of this group: one that failed again is waiting by now, and no letter is closed by it.
             through = [*settled, *(job.message for job in waiting), *(job.message for job, _result in done)]
             deadletters.resolve(connection, self.name, redriven_of(through), now)
@@ -264,8 +268,10 @@ class ExtractStage:
 
     async def _bury(self, dead: Sequence[tuple[Message, Exception, ExtractionBatch | None]]) -> None:
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
-            letters = [dead_letter(self.name, message, error, now) for message, error, _batch in dead]
-            for letter, (_message, _error, batch) in zip(letters, dead, strict=True):
+            still = batches.lock_unanswered(connection, [batch.batch_id for *_, batch in dead if batch is not None])
+            given_up = [item for item in dead if item[2] is None or item[2].batch_id in still]
+            letters = [dead_letter(self.name, message, error, now) for message, error, _batch in given_up]
+            for letter, (_message, _error, batch) in zip(letters, given_up, strict=True):
                 if batch is not None:
                     batches.finish(connection, batch.batch_id, "dead", 0)
                     keys = [turn.turn_key for turn in batch.turns]

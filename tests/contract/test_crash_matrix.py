@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from sinks.truth import Truth, tables
-from tests.doubles.mortal import MODEL_STEPS, STEPS, Died, Fate, Process, World, to_quiet
-from tests.doubles.story import ACTS, broken, events, remains
+from tests.doubles.mortal import MODEL_STEPS, STEPS, Died, Fate, Process, World, model_reply, to_quiet
+from tests.doubles.story import ACTS, broken, events, remains, said
 
 NOTHING_TO_PUBLISH = "committed, nothing to publish"
 _STREAM = tuple(step for step in STEPS if step != NOTHING_TO_PUBLISH)
@@ -164,3 +164,32 @@ async def test_a_process_that_wakes_up_when_another_has_taken_over_changes_nothi
     world = await told(sqlite_truth, fate)
     assert fate.struck
     clean.equals(world)
+
+
+@pytest.mark.parametrize("step", MODEL_STEPS)
+async def test_of_two_processes_that_asked_about_one_batch_the_first_answer_counts(
+    sqlite_truth: Truth, step: str
+) -> None:
+    """Scenario: a model says another thing each time. We expect one status, one set of candidates, and no dead letter."""
+    world, asked = World(sqlite_truth), 0
+
+    def moody(user: str) -> str:
+        nonlocal asked
+        asked += 1
+        return model_reply(user) if asked == 1 else "Nothing that anybody could read."
+
+    world.reply = moody
+    await world.say(said(1, "The kitchen plans are ready at last and I live in Leeds", conversation_end=True))
+    fate = Fate("extract", step, sleeps=True)
+    await to_quiet(world, fate)
+    assert fate.struck
+    assert asked >= 2
+    with world.truth.reading() as connection:
+        status = connection.execute(select(tables.batches.c.status)).scalars().all()
+        letters = connection.execute(select(tables.dead_letters.c.reason)).scalars().all()
+        replies = connection.execute(select(tables.model_replies.c.batch_id)).scalars().all()
+        outcome = connection.execute(select(tables.turns.c.outcome)).scalars().all()
+    first = (["extracted"], [], 1, ["remembered"])
+    late = (["dead"], ["prose"], 3, ["remembered"])
+    # Asleep before it asked, the sleeper is the second to answer; asleep with the answer in its hands, it comes too late.
+    assert (status, letters, len(replies), outcome) == (first if step == MODEL_STEPS[0] else late)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -166,13 +166,19 @@ class Vectors:
                 self.points[tombstone.id] = (tombstone.version, "deleted")
 
 
+def model_reply(user: str) -> str:
+    """What the double's rule finds. `#model:prose` in a turn: nothing that anybody could read."""
+    return "It was a pleasant talk." if "#model:prose" in user else answer(sentences_found(user))
+
+
 @dataclass(slots=True)
 class World:
-    """What outlives a process: database, log, vectors, and the wall clock."""
+    """What outlives a process: database, log, vectors, the model, and the wall clock."""
 
     truth: Truth
     log: Log = field(default_factory=Log)
     vectors: Vectors = field(default_factory=Vectors)
+    reply: Callable[[str], str] = model_reply
     now: datetime = NOW
 
     async def say(self, *payloads: bytes | tuple[str, bytes], topic: str = "turns") -> None:
@@ -269,7 +275,7 @@ class Watched:
 
 
 class Model:
-    """Finds what the double's rule finds. `#model:prose` in a turn: nothing that anybody could read."""
+    """Answers as its world does."""
 
     name = "double-1"
 
@@ -279,7 +285,7 @@ class Model:
     async def complete(self, system: str, user: str, *, max_tokens: int) -> ChatReply:
         """One answer."""
         await self._process.come_to("attempt counted, model not asked")
-        text = "It was a pleasant talk." if "#model:prose" in user else answer(sentences_found(user))
+        text = self._process.world.reply(user)
         await self._process.come_to("model answered, answer not kept")
         return ChatReply(text, "stop", self.name, 100, 50)
 
@@ -317,62 +323,65 @@ class Process:
         self._expiry = ExpiryClock(self.delivery)
         memory = SessionMemory(self.truth, mask=lambda text: text, now=self._now)
         self._summaries = SummaryClock(self.delivery, self.truth, memory, rng=Random(1))
-        self._work: Mapping[str, Callable[[], Awaitable[object]]] = {
+        self._timers: Mapping[str, Callable[[], Awaitable[object]]] = {
             "clock": self._clock.close_due,
-            "extract": self._ask,
             "expiry": self._expiry.sweep,
             "summaries": self._summaries.sweep,
         }
 
     async def live(self, stages: Sequence[str] = STAGES) -> None:
-        """Work until nothing is left to do.
+        """From start to quiet.
 
         Raises:
             Died: it was the process's fate.
         """
         before = asyncio.all_tasks()
         try:
-            await self._live(stages)
+            await self.begin()
+            mark = None
+            while mark != self.world.log.mark and not self.expelled:
+                mark = self.world.log.mark
+                for stage in stages:
+                    if not self.expelled:
+                        await self.work(stage)
+            await self.delivery.settle()
         finally:
-            # What the dead process had in flight dies with it.
-            left = asyncio.all_tasks() - before - {asyncio.current_task()}
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-            self.executor.shutdown(wait=True)
+            await self.end(asyncio.all_tasks() - before - {asyncio.current_task()})
 
-    async def _live(self, stages: Sequence[str]) -> None:
+    async def begin(self) -> None:
+        """Join the groups: what earlier owners left goes out."""
         for self._stage, name in _GROUPS.items():
             await self.delivery.taken_over(name)
         for name in ("clock", "expiry"):
             await self._left_behind(name)
-        mark = None
-        while mark != self.world.log.mark and not self.expelled:
-            mark = self.world.log.mark
-            for self._stage in stages:
-                if not self.expelled:
-                    await self._once()
-        await self.delivery.settle()
+
+    async def work(self, stage: str, *, partition: int | None = None, count: int | None = None) -> None:
+        """Let one stage do what there is to do: all of it, or so many messages of one partition."""
+        self._stage = stage
+        reading = self._streams.get(stage)
+        if reading is not None:
+            stream = self._unread(reading.name, reading.topic, partition, count)
+            await self.delivery.run(stream, Watched(reading, self))
+        elif stage == "extract":
+            stream = self._unread("extract", "batches", partition, count)
+            await self.delivery.run_many(stream, "extract", self._extract.handle, size=2, flying=2)
+        else:
+            await self._timers[stage]()
+        await self.come_to("acknowledged, published rows not deleted")
+
+    async def end(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """The process is gone, and with it these tasks, which were its own."""
+        for task in (left := list(tasks)):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        self.executor.shutdown(wait=True)
 
     async def _left_behind(self, name: str) -> None:
         self._stage, self._later = name, 4 * LEFT_BEHIND
         await self.delivery.drain(name, older_than=LEFT_BEHIND)
         self._later = timedelta()
 
-    async def _once(self) -> None:
-        stage = self._streams.get(self._stage)
-        if stage is None:
-            await self._work[self._stage]()
-        else:
-            await self.delivery.run(self._unread(stage.name, stage.topic), Watched(stage, self))
-        await self.come_to("acknowledged, published rows not deleted")
-
-    async def _ask(self) -> None:
-        await self.delivery.run_many(
-            self._unread("extract", "batches"), "extract", self._extract.handle, size=2, flying=2
-        )
-
-    def _unread(self, group: str, topic: str) -> Stream:
+    def _unread(self, group: str, topic: str, partition: int | None, count: int | None) -> Stream:
         log = self.world.log
         at_first = dict(log.committed)
 
@@ -388,7 +397,8 @@ class Process:
                     log.committed = at_first
                 raise
 
-        return Stream(log.unread(group, topic), on_ack=acknowledge)
+        messages = [item for item in log.unread(group, topic) if partition in (None, item.partition)]
+        return Stream(messages[:count], on_ack=acknowledge)
 
     async def come_to(self, step: str) -> None:
         """A step on the event loop."""
