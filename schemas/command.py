@@ -25,6 +25,7 @@ class CommandKind(StrEnum):
     DEMOTE = "demote"
     DECIDE_REVIEW = "decide_review"
     ADOPT = "adopt"
+    REPUBLISH = "republish"
     REPORT_CONFLICT = "report_conflict"
 
 

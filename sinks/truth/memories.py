@@ -170,6 +170,13 @@ def history(connection: Connection, memory_id: str) -> list[dict[str, Any]]:
     ]
 
 
+def last_change(connection: Connection, memory_id: str) -> tuple[str, str] | None:
+    """Kind and cause of a memory's latest version."""
+    query = select(memory_versions.c.change, memory_versions.c.cause).where(memory_versions.c.memory_id == memory_id)
+    row = connection.execute(query.order_by(memory_versions.c.version.desc()).limit(1)).one_or_none()
+    return (row.change, row.cause) if row is not None else None
+
+
 def expired(connection: Connection, now: datetime, limit: int) -> list[Memory]:
     """Active memories whose time is over, longest over first."""
     query = select(memories.c.body).where(memories.c.status == Status.ACTIVE.value, memories.c.expires_at <= now)

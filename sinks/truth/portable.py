@@ -71,7 +71,7 @@ def owner_known(connection: Connection, owner_key: str) -> bool:
 
 def reviews_of(connection: Connection, owner_key: str) -> Iterator[ExportedReview]:
     """Every question about this owner, answered or not."""
-    for row in _pages(connection, select(reviews).where(reviews.c.owner_key == owner_key), reviews.c.review_id):
+    for row in pages(connection, select(reviews).where(reviews.c.owner_key == owner_key), reviews.c.review_id):
         fields = dict(row._mapping)
         fields.pop("owner_key")
         yield ExportedReview(review_kind=fields.pop("kind"), **fields)
@@ -80,7 +80,7 @@ def reviews_of(connection: Connection, owner_key: str) -> Iterator[ExportedRevie
 def retractions_of(connection: Connection, owner_key: str) -> Iterator[ExportedRetraction]:
     """What this owner took back."""
     query = select(retractions).where(retractions.c.owner_key == owner_key)
-    for row in _pages(connection, query, retractions.c.retraction_key):
+    for row in pages(connection, query, retractions.c.retraction_key):
         fields = dict(row._mapping)
         fields.pop("owner_key")
         yield ExportedRetraction(**fields)
@@ -91,7 +91,7 @@ def cells_of(
 ) -> Iterator[tuple[list[ExportedClaim], list[ExportedMemory], list[ExportedVersion]]]:
     """Cell by cell: its ledger in the order of what was said, its memories, and each version of them."""
     query = select(cells.c.cell_key, cells.c.body).where(cells.c.owner_key == owner_key)
-    for page in chunks(_pages(connection, query, cells.c.cell_key), PAGE):
+    for page in chunks(pages(connection, query, cells.c.cell_key), PAGE):
         ids = {row.cell_key: _memory_ids(row.body) for row in page}
         entries = _claims(connection, list(ids))
         every = [name for names in ids.values() for name in names]
@@ -113,10 +113,16 @@ def cells_of(
             yield entries.get(cell_key, []), lines, versions
 
 
+def every_memory(connection: Connection) -> Iterator[Memory]:
+    """All memories of everybody, by id."""
+    for row in pages(connection, select(memories.c.id, memories.c.body), memories.c.id):
+        yield Memory.from_bytes(row.body.encode())
+
+
 def turns_of(connection: Connection, owner_key: str) -> Iterator[ExportedTurn]:
     """This owner's turns, as said in order."""
     query = select(turns).where(turns.c.owner_key == owner_key)
-    for row in _pages(connection, query, turns.c.sent_at, turns.c.turn_key):
+    for row in pages(connection, query, turns.c.sent_at, turns.c.turn_key):
         yield ExportedTurn(
             arrived_at=row.arrived_at,
             content_hash=row.content_hash,
@@ -128,7 +134,8 @@ def turns_of(connection: Connection, owner_key: str) -> Iterator[ExportedTurn]:
         )
 
 
-def _pages(connection: Connection, query: Any, *key: Any) -> Iterator[Any]:
+def pages(connection: Connection, query: Any, *key: Any) -> Iterator[Any]:
+    """The rows of a query in the order of `key`, which must be unique together; a page of them is held at a time."""
     after: tuple[Any, ...] | None = None
     while True:
         page = query.order_by(*key).limit(PAGE)

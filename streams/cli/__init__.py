@@ -12,6 +12,7 @@ from processors.exceptions import MemriverError
 from streams.cli import (
     access,
     admin,
+    backup,
     contexting,
     deadletters,
     evaluate,
@@ -39,6 +40,7 @@ services.register(app)
 process.register(app)
 logs.register(app)
 portability.register(app)
+backup.register(app)
 inspect.register(app)
 deadletters.register(app)
 contexting.register(app)

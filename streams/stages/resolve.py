@@ -34,6 +34,7 @@ from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.adopting import Adopted, adopted
 from streams.stages.commands import claims_of
+from streams.stages.republishing import republished
 from streams.stages.reviewing import decided
 
 SLOT_LIMIT = 200
@@ -41,6 +42,9 @@ SLOT_LIMIT = 200
 
 
 MAX_ORDER_KEY = 255
+_MOVING = (CommandKind.ADOPT, CommandKind.REPUBLISH)
+_LOOKING = (CommandKind.DECIDE_REVIEW, *_MOVING)
+"""Commands whose effect depends on what is there, whatever version they state; what follows a moving one depends on it."""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,9 @@ class _Group:
     given_back: list[str] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
     adopted: dict[str, Adopted] = field(default_factory=dict)
+    again: list[tuple[Change, str, str]] = field(default_factory=list)
+    lifted: list[tuple[Change, str, str]] = field(default_factory=list)
+    tombstones: list[tuple[str, str]] = field(default_factory=list)
 
 
 class ResolveStage:
@@ -107,7 +114,7 @@ class ResolveStage:
         known = ledger.known_claims(connection, [claim.candidate_id for claim in claims])
         fresh = {claim.candidate_id: claim for claim in claims if claim.candidate_id not in known}
         self._place(connection, work, list(fresh.values()))
-        changes = self._fold(connection, work)
+        changes = work.lifted + self._fold(connection, work)
         self._mark_turns(connection, work, list(fresh.values()))
         return self._publish(connection, work, changes)
 
@@ -141,6 +148,10 @@ class ResolveStage:
                     claims += self._adopt(connection, work, command)
                     received.append(key)
                     continue
+                if command.kind is CommandKind.REPUBLISH:
+                    self._republish(connection, work, command)
+                    received.append(key)
+                    continue
                 decides = command.kind is CommandKind.DECIDE_REVIEW
                 made = decided(connection, command) if decides else claims_of(connection, command)
                 for retraction in made.retractions:
@@ -172,6 +183,15 @@ class ResolveStage:
             touched.new += entries
             work.claims += [(entry, slot_key, cell_key) for entry in entries]
         return made.claims
+
+    def _republish(self, connection: Connection, work: _Group, command: Command) -> None:
+        made = republished(connection, command)
+        owner_key = command.owner_key
+        # Numbers that replicas have seen are not given out for something else.
+        work.sequences[owner_key] = max(work.sequences[owner_key], made.owner_seq)
+        work.again += made.again
+        work.lifted += made.lifted
+        work.tombstones += [(name, owner_key) for name in made.gone]
 
     def _retract(self, connection: Connection, work: _Group, command: Command) -> None:
         if command.retraction_turn_key is None:
@@ -287,7 +307,7 @@ class ResolveStage:
         events: list[MemoryUpdated] = []
         out: list[Outgoing] = []
         as_it_was = [(change, item.slot_key, key) for key, item in work.adopted.items() for change in item.changes()]
-        for change, slot_key, cell_key in [*as_it_was, *changes]:
+        for change, slot_key, cell_key in [*as_it_was, *work.again, *changes]:
             memory = change.memory
             latest[memory.id] = (memory, slot_key, cell_key)
             owner_key = memory.owner_key
@@ -310,6 +330,10 @@ class ResolveStage:
             if change.change is ChangeKind.QUARANTINED and not _is_asked(connection, change):
                 work.reviews.append(_question(change))
             self._metrics.changes.labels(change.change.value).inc()
+        out += [
+            Outgoing("memory_updated", name, owner_key, None, work.partitions[owner_key])
+            for name, owner_key in work.tombstones
+        ]
         memories.save(connection, latest.values())
         for item in work.adopted.values():
             portable.keep_history(connection, item.versions)
@@ -326,17 +350,17 @@ def _runs(group: Sequence[Delivered[Candidate | Command]]) -> Iterator[list[Deli
     of an export: which of its cells are here already depends on what came before it.
     """
     run: list[Delivered[Candidate | Command]] = []
-    owners: set[str] = set()
+    owners, moved = set[str](), set[str]()
     for delivered in group:
         item = delivered.item
-        looks = isinstance(item, Command) and (
-            item.expected_version is not None or item.kind in (CommandKind.DECIDE_REVIEW, CommandKind.ADOPT)
-        )
-        if looks and item.owner_key in owners:
+        looks = isinstance(item, Command) and (item.expected_version is not None or item.kind in _LOOKING)
+        if (looks and item.owner_key in owners) or item.owner_key in moved:
             yield run
-            run, owners = [], set()
+            run, owners, moved = [], set(), set()
         run.append(delivered)
         owners.add(item.owner_key)
+        if isinstance(item, Command) and item.kind in _MOVING:
+            moved.add(item.owner_key)
     if run:
         yield run
 
