@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from processors.keywords import sparse
+from processors.keywords import Sparse, sparse
 from processors.ports import Embedder
 from schemas import Memory, Status
 from sinks.embedders.exceptions import RefusedTexts
@@ -14,6 +14,13 @@ from sinks.vectors import Point, Tombstone
 from sinks.vectors.collections import Collection, EveryCollection
 
 log = logging.getLogger("memriver.projection")
+
+Cut = Callable[[Sequence[str]], list[Sparse]]
+"""From texts to their keywords."""
+
+
+def _sparse(texts: Sequence[str]) -> list[Sparse]:
+    return [sparse(text) for text in texts]
 
 
 class VectorProjection:
@@ -41,8 +48,8 @@ class VectorProjection:
         return len(entries)
 
 
-def project(collection: Collection, entries: Sequence[Entry]) -> None:
-    """Write these states of memories, each id once, into one collection.
+def project(collection: Collection, entries: Sequence[Entry], cut: Cut = _sparse) -> None:
+    """Write these states of memories, each id once, into one collection; `cut` makes the sparse vectors.
 
     Raises:
         TransientError: its store or embedder is away.
@@ -50,8 +57,10 @@ def project(collection: Collection, entries: Sequence[Entry]) -> None:
     gone = [Tombstone(entry.id, entry.version) for entry in entries if entry.status == Status.DELETED.value]
     kept = [entry for entry in entries if entry.status != Status.DELETED.value]
     if kept:
+        words = cut([f"{entry.text} {entry.value}" for entry in kept])
         vectors = embed(collection.embedder, [entry.text for entry in kept])
-        collection.store.upsert([point_of(entry, vector) for entry, vector in zip(kept, vectors, strict=True)])
+        rows = zip(kept, vectors, words, strict=True)
+        collection.store.upsert([point_of(entry, vector, keywords) for entry, vector, keywords in rows])
     if gone:
         collection.store.delete(gone)
 
@@ -93,7 +102,7 @@ def entry_of(memory: Memory) -> Entry:
     )
 
 
-def point_of(entry: Entry, dense: Sequence[float]) -> Point:
+def point_of(entry: Entry, dense: Sequence[float], keywords: Sparse) -> Point:
     """The point of a memory that is not deleted; keywords are those of text and value."""
     return Point(
         id=entry.id,
@@ -111,5 +120,5 @@ def point_of(entry: Entry, dense: Sequence[float]) -> Point:
         confidence=entry.confidence,
         sensitivity=entry.sensitivity,
         dense=dense,
-        sparse=sparse(f"{entry.text} {entry.value}"),
+        sparse=keywords,
     )

@@ -17,12 +17,14 @@ from sinks.truth import Truth, scanning
 from sinks.truth.collections import CollectionRow
 from sinks.truth.scanning import Entry
 from sinks.vectors.collections import Collection
-from streams.projection import project
+from streams.projection import Cut, project
+from streams.reindex.keywords import KeywordPool
 from streams.reindex.lease import Lease
 
 PAGE = 512
 IN_FLIGHT = 4
 _LOOK_SECONDS = 1.0
+_THREADS = "memriver-reindex"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Build:
         self._done = 0
         self._total = 0
         self._reached = ""
+        self._cut: Cut = KeywordPool(0).sparse
 
     def from_truth(self, row: CollectionRow) -> None:
         """Everything after `row.reached`: active, superseded, archived, and deleted as tombstones.
@@ -78,7 +81,8 @@ class Build:
         """
         with self._truth.reading() as connection:
             total = scanning.size(connection)
-        with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="memriver-reindex") as pool:
+        with KeywordPool(total - row.done) as words, ThreadPoolExecutor(IN_FLIGHT, _THREADS) as pool:
+            self._cut = words.sparse
             self.begin(row.reached, row.done, total)
             after = row.reached
             try:
@@ -105,7 +109,7 @@ class Build:
             self._lease.wait(ahead)
         if len(self._flying) >= IN_FLIGHT:
             self._land()
-        self._flying.append(_Flying(pool.submit(project, self._collection, page), reached, count))
+        self._flying.append(_Flying(pool.submit(project, self._collection, page, self._cut), reached, count))
 
     def settle(self) -> None:
         """Wait for all pages, and write the end down."""

@@ -23,7 +23,7 @@ from streams.settings import Settings
 from streams.vectors import PREFIX, open_collections, open_embedder
 
 _LOOK_SECONDS = 0.25
-_PATIENCE_SECONDS = 4.0
+_PATIENCE_SECONDS = 2.5
 """How long an order waits for an owner: several ticks of the reindex clock."""
 _AFTER_TROUBLE_SECONDS = 2.0
 
