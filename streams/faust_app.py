@@ -9,12 +9,23 @@ import faust
 from streams.settings import Settings
 
 
+def group_of(settings: Settings, stage: str) -> str:
+    """The consumer group of a stage."""
+    return f"memriver-{settings.topic_prefix}{stage}"
+
+
+STREAM_BUFFER = 4096
+"""Messages that wait in front of an agent; when they are that many, Faust reads no more, and the rest stays on the broker."""
+MAX_POLL = 1000
+"""Messages that one look at the broker takes."""
+
+
 def make_app(settings: Settings, stage: str) -> Any:
     """One app, and so one consumer group, per stage: a stage that waits for a model must not hold up the others."""
     # Faust makes the last segment of its `datadir` (nothing of ours is kept in it), and fails when the one above is missing.
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     app = faust.App(
-        f"memriver-{settings.topic_prefix}{stage}",
+        group_of(settings, stage),
         broker=f"aiokafka://{settings.kafka_bootstrap}",
         broker_credentials=_credentials(settings),
         store="memory://",
@@ -24,11 +35,11 @@ def make_app(settings: Settings, stage: str) -> Any:
         table_standby_replicas=0,
         web_enabled=False,
         stream_wait_empty=True,
-        stream_buffer_maxsize=4096,
+        stream_buffer_maxsize=STREAM_BUFFER,
         broker_session_timeout=settings.session_timeout_seconds,
         broker_heartbeat_interval=max(0.5, settings.session_timeout_seconds / 5),
         broker_commit_interval=0.5,
-        broker_max_poll_records=1000,
+        broker_max_poll_records=MAX_POLL,
         consumer_auto_offset_reset="earliest",
         producer_acks=-1,
     )

@@ -119,10 +119,11 @@ class Embedded:
                 return
             await asyncio.sleep(0.02)
 
-    async def stop(self) -> None:
-        """Stop everything and release the directory."""
+    async def stop(self) -> bool:
+        """Stop everything and release the directory; see `Runtime.stop`."""
         if self._listener is not None:
             self._listener.cancel()
         await self._events.stop()
-        await self.runtime.stop()
+        ended = await self.runtime.stop()
         self._broker.close()
+        return ended
