@@ -119,8 +119,12 @@ class Health:
             }
 
     def _vectors(self) -> Mapping[str, Any]:
-        self._runtime.vectors.total()
-        return {}
+        collections = self._runtime.collections
+        with collections.live() as collection:
+            collection.store.total()
+            facts = {"collection": collection.name}
+        # It answers all the same, from the collection that was live before.
+        return facts | ({"collection_trouble": collections.trouble} if collections.trouble else {})
 
     def _measure(self, facts: Mapping[str, Any]) -> None:
         metrics = self._runtime.metrics
