@@ -89,11 +89,14 @@ def test_every_rival_content_of_a_version_is_reported_once_and_never_applied(
 class CrashingProducer(RuleBasedStateMachine):
     """A log as the service writes it: in order, with tombstones, repeated from the last mark after a crash; read over again."""
 
+    STATES_VERSIONS = False
+    """Whether tombstones name the version that they end, as a newer service's do."""
+
     def __init__(self) -> None:
         super().__init__()
         self.truth: dict[str, Memory] = {}
-        self.log: list[tuple[str, Memory | None, datetime]] = []
-        self.unmarked: list[tuple[str, Memory | None, datetime]] = []
+        self.log: list[tuple[str, Memory | int | None, datetime]] = []
+        self.unmarked: list[tuple[str, Memory | int | None, datetime]] = []
         self.state = ReplicaState(Scope("acme"))
         self.read = 0
         self.clock = 0
@@ -105,16 +108,16 @@ class CrashingProducer(RuleBasedStateMachine):
     def _repeat(self) -> None:
         """What a crash left unmarked is published again, all of it, before anything new."""
         now = self._now()
-        self.log += [(name, item, now if item is None else when) for name, item, when in self.unmarked]
+        self.log += [(name, item, when if isinstance(item, Memory) else now) for name, item, when in self.unmarked]
         self.unmarked = []
 
     @rule(name=st.sampled_from("abc"), status=st.sampled_from(["active", "superseded", "deleted", "deleted"]))
     def change(self, name: str, status: str) -> None:
         before = self.truth.get(name)
         self.truth[name] = now = memory(name, before.version + 1 if before else 1, status=status)
-        written: list[tuple[str, Memory | None, datetime]] = [(name, now, self._now())]
+        written: list[tuple[str, Memory | int | None, datetime]] = [(name, now, self._now())]
         if status == "deleted":
-            written.append((name, None, self._now()))
+            written.append((name, now.version if self.STATES_VERSIONS else None, self._now()))
         self.log += written
         self.unmarked += written
 
@@ -135,10 +138,10 @@ class CrashingProducer(RuleBasedStateMachine):
     def read_again_and_on(self, back: int) -> None:
         for offset in range(max(0, self.read - back), len(self.log)):
             name, item, when = self.log[offset]
-            if item is None:
-                self.state.bury(name, when, Place(0, offset))
-            else:
+            if isinstance(item, Memory):
                 self.state.apply(item, when, Place(0, offset))
+            else:
+                self.state.bury(name, when, Place(0, offset), item)
         self.read = len(self.log)
 
     @rule()
@@ -147,10 +150,10 @@ class CrashingProducer(RuleBasedStateMachine):
         fresh = ReplicaState(Scope("acme"))
         for offset in sorted(last.values()):
             name, item, when = self.log[offset]
-            if item is None:
-                fresh.bury(name, when, Place(0, offset))
-            else:
+            if isinstance(item, Memory):
                 fresh.apply(item, when, Place(0, offset))
+            else:
+                fresh.bury(name, when, Place(0, offset), item)
         if not self.unmarked or self.log[-len(self.unmarked) :] == self.unmarked:
             assert held(fresh) == self._true()
 
@@ -165,6 +168,35 @@ class CrashingProducer(RuleBasedStateMachine):
 
 TestCrashingProducer = CrashingProducer.TestCase
 TestCrashingProducer.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+
+
+class NewerProducer(CrashingProducer):
+    """The same with tombstones that name a version."""
+
+    STATES_VERSIONS = True
+
+
+TestNewerProducer = NewerProducer.TestCase
+TestNewerProducer.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+
+
+def test_a_tombstone_that_names_a_version_leaves_nothing_to_doubt() -> None:
+    state = ReplicaState(Scope("acme"))
+    state.apply(memory(version=4), at(10))
+
+    assert state.bury("m", at(11), Place(0, 2), 2).outcome is Outcome.LATE
+    assert held(state) == {"m": (4, "m says 4")}
+    assert state.bury("m", at(3), Place(1, 0), 5).outcome is Outcome.REMOVED
+    assert state.apply(memory(version=5), at(12), Place(0, 3)).outcome is Outcome.LATE
+    assert state.apply(memory(version=6), at(2), Place(0, 4)).outcome is Outcome.APPLIED
+
+
+def test_a_memory_that_was_never_heard_of_stays_gone_up_to_the_version_of_its_tombstone() -> None:
+    state = ReplicaState(Scope("acme"))
+
+    assert state.bury("m", at(5), Place(0, 0), 3).outcome is Outcome.REMOVED
+    assert state.apply(memory(version=3), at(9), Place(0, 1)).outcome is Outcome.LATE
+    assert state.apply(memory(version=4), at(1), Place(0, 2)).outcome is Outcome.APPLIED
 
 
 def test_nothing_late_comes_back_after_a_tombstone_whose_deletion_was_missed() -> None:

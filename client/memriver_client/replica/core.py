@@ -97,7 +97,7 @@ class Core:
     def apply_record(self, record: Record, *, live: bool, monotonic: float) -> Change | None:
         """One record of the log; the position is the caller's."""
         if record.value is None:
-            step = self.state.bury(record.key, record.written_at, record.place)
+            step = self.state.bury(record.key, record.written_at, record.place, record.ends)
             if step.outcome is Outcome.DOUBTFUL:
                 entry = self.state.entries[step.memory_id]
                 if entry.owner is not None:

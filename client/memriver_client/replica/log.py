@@ -23,12 +23,13 @@ _METADATA_SECONDS, _METADATA_STEPS = 2.0, 40
 
 @dataclass(frozen=True)
 class Record:
-    """One record; `value` None is a tombstone. `written_at` is the producer's time, UTC."""
+    """One record; `value` None is a tombstone, and `ends` the version it names, if it does. `written_at`: the producer's, UTC."""
 
     place: Place
     key: str
     value: bytes | None
     written_at: datetime
+    ends: int | None = None
 
 
 class Log:
@@ -116,9 +117,11 @@ class Log:
 
 
 def _record(record: Any) -> Record:
+    stated = dict(record.headers or ()).get("version", b"")
     return Record(
         place=Place(record.partition, record.offset),
         key=(record.key or b"").decode("utf-8", "replace"),
         value=record.value,
         written_at=datetime.fromtimestamp(max(0, record.timestamp) / 1000, timezone.utc),
+        ends=int(stated) if record.value is None and stated.isdigit() else None,
     )

@@ -5,8 +5,9 @@ The log is read at least once, and its producer, after a crash, repeats a stretc
 1. A version is applied only over a lower one. The same version with the same content is a repetition, with other content
    a conflict: reported once, never applied.
 2. A deleted version takes the memory away and leaves its number behind; only a higher one brings the memory back.
-3. A tombstone names no version. It ends the version whose record it follows in the log, so after an undelivered deletion the
-   number is uncertain; then only what happened after the tombstone was written brings the memory back.
+3. A tombstone that names a version ends every version up to that one. One of an older service names none: it ends the
+   version whose record it follows in the log, so after an undelivered deletion the number is uncertain; then only what
+   happened after the tombstone was written brings the memory back.
 4. A version that moved out of the scope takes the memory away here, and leaves its number behind as well.
 """
 
@@ -110,9 +111,11 @@ class ReplicaState:
             return self._same_version(memory, entry, digest)
         return self._accept(memory, entry, digest, as_of, place)
 
-    def bury(self, memory_id: str, written_at: datetime, place: Place) -> Step:
-        """A tombstone."""
+    def bury(self, memory_id: str, written_at: datetime, place: Place, ends: int | None = None) -> Step:
+        """A tombstone; `ends` is the version that it names."""
         entry = self.entries.get(memory_id)
+        if ends is not None:
+            return self._end(memory_id, entry, ends, written_at, place)
         if entry is None:
             # Whose it was is unknown, and so it is remembered under every scope; an id and a number are not personal.
             self._put(memory_id, Entry(0, None, written_at, certain=False, place=place))
@@ -132,6 +135,20 @@ class ReplicaState:
                 return Step(Outcome.LATE, memory_id, entry.logged)
             return Step(Outcome.DOUBTFUL, memory_id, entry.version)
         return self._remove(memory_id, entry, written_at, certain=False)
+
+    def _end(self, memory_id: str, entry: Entry | None, version: int, written_at: datetime, place: Place) -> Step:
+        if entry is None:
+            self._put(memory_id, Entry(version, None, written_at, place=place))
+            return Step(Outcome.REMOVED, memory_id, version)
+        if _follows(place, entry):
+            entry = self._put(memory_id, replace(entry, place=place))
+        if version < entry.version:
+            return Step(Outcome.LATE, memory_id, version)
+        if entry.memory is None:
+            digest = entry.digest if version == entry.version else None
+            self._put(memory_id, replace(entry, version=version, certain=True, digest=digest))
+            return Step(Outcome.DUPLICATE, memory_id, version)
+        return self._remove(memory_id, replace(entry, version=version), written_at, certain=True)
 
     def sweep(self, partition: int, end: int, seen: Collection[str], at: datetime) -> list[Step]:
         """A partition was read from its start to `end`: what was held from there and is there no more has been erased."""
