@@ -64,7 +64,7 @@ def version_view(row: Mapping[str, Any], *, deleted: bool) -> dict[str, Any]:
 
 
 def review_view(review: Review, held: Mapping[str, Memory]) -> dict[str, Any]:
-    """One question, with the memories it is about."""
+    """One question, with the memories it is about; of a deleted one nothing is shown."""
     view: dict[str, Any] = {
         "id": review.review_id,
         "kind": review.kind,
@@ -83,6 +83,10 @@ def review_view(review: Review, held: Mapping[str, Memory]) -> dict[str, Any]:
         memory = held.get(memory_id) if memory_id is not None else None
         if memory is not None and memory.status is not Status.DELETED:
             view[name] = memory_view(memory)
+    about = held.get(review.memory_id) if review.memory_id is not None else None
+    if about is not None and about.status is Status.DELETED:
+        # What was to be said of it may say what it said.
+        return view | {"detail": "the memory was deleted"}
     if review.body is not None:
         command = orjson.loads(review.body)
         view["held_command"] = {

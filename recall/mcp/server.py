@@ -23,6 +23,7 @@ from recall.api.limits import TokenBuckets
 from recall.requests import (
     Asked,
     ContextAsked,
+    FeedbackAsked,
     ForgetAsked,
     MemoryId,
     RecallAsked,
@@ -165,6 +166,24 @@ def make_server(
         fields = {"owner": owner, "owner_kind": owner_kind, "memory_id": memory_id, "attribute": attribute}
         fields["mode"] = mode
         return await at.call(context, lambda who: at.verbs.forget(who, _asked(ForgetAsked, fields)))
+
+    @server.tool()
+    async def feedback(
+        context: Context,
+        kind: Annotated[
+            Literal["used", "ignored", "corrected", "forgotten"],
+            Field(description="what became of recalled memories; forgotten: the person says that you forgot something"),
+        ],
+        owner: OwnerId,
+        owner_kind: OwnerKindName = "user",
+        memory_ids: Annotated[list[str] | None, Field(description="the recalled memories it is about")] = None,
+        query: str | None = None,
+        correction: Annotated[str | None, Field(description="what is right, in the person's words")] = None,
+    ) -> dict[str, Any]:
+        """After you answered: which memories helped, which did not, what the person corrected or missed."""
+        fields: dict[str, Any] = {"kind": kind, "owner": owner, "owner_kind": owner_kind, "memory_ids": memory_ids}
+        fields |= {"query": query, "correction": correction}
+        return await at.call(context, lambda who: at.verbs.feedback(who, _asked(FeedbackAsked, fields)))
 
     @server.tool()
     async def summarize(context: Context, conversation_id: str) -> dict[str, Any]:

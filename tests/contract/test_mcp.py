@@ -24,7 +24,7 @@ from tests.doubles.house import House, said
 from tests.doubles.log import until
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = {"recall", "remember", "forget", "summarize", "build_context", "explain", "history"}
+TOOLS = {"recall", "remember", "forget", "summarize", "build_context", "explain", "history", "feedback"}
 
 
 @pytest.fixture
@@ -79,6 +79,8 @@ async def goes_through_the_verbs(house: House, client: Client, memory_id: str) -
         )
     )
     assert kept["commands"][0]["kind"] == "assert"
+    opinion = {"kind": "used", "owner": "ann", "memory_ids": [memory_id], "query": "where lives she"}
+    assert content(await client.call_tool("feedback", opinion))["feedback_id"]
     gone = content(await client.call_tool("forget", {"owner": "ann", "memory_id": memory_id}))
     assert gone["commands"][0]["memory_id"] == memory_id
 
