@@ -1,6 +1,7 @@
 """`make bench`: starts Kafka and MariaDB, measures, prints JSON. `--only NAME`, `--turns N` for one of them.
 
-`--only recall` needs no server; its size is memories.
+`--only recall` and `--only rebuild` need no server; their size is memories. `--only rebuild --turns 1000000` shows whether
+memory stays flat.
 """
 
 from __future__ import annotations
@@ -18,30 +19,39 @@ from pathlib import Path
 from typing import Any
 
 from ops.bench import measure
+from ops.bench.rebuild import rebuild
 from ops.bench.recall import recall
 from ops.dev.services import Kafka, MariaDb
 
 _ROOT = Path(__file__).resolve().parents[2]
+_WITHOUT_SERVERS = ("recall", "rebuild")
 
 
 def main() -> None:
     """Run the measurements that are asked for."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench", description=__doc__)
-    parser.add_argument("--only", choices=["importer", "ingest", "whole_path", "latency", "recall", "memory"])
-    parser.add_argument("--turns", type=int, default=None, help="size of a measurement: turns; memories for recall")
+    parser.add_argument(
+        "--only", choices=["importer", "ingest", "whole_path", "latency", "recall", "rebuild", "memory"]
+    )
+    parser.add_argument(
+        "--turns", type=int, default=None, help="size of a measurement: turns; memories for recall and rebuild"
+    )
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
     if arguments.only in (None, "recall"):
         # Before the others and without a server: what it says of memory is this process's own.
         print("measuring recall …", file=sys.stderr)
         results["recall"] = recall((arguments.turns,) if arguments.turns else (1_000, 10_000, 100_000))
-    if arguments.only != "recall":
+    if arguments.only in (None, "rebuild"):
+        print("measuring rebuild …", file=sys.stderr)
+        results["rebuild"] = rebuild(arguments.turns or 100_000)
+    if arguments.only not in _WITHOUT_SERVERS:
         results |= _with_servers(arguments)
     print(
         json.dumps(
             {
                 "machine": _machine(),
-                "backend": "Kafka and MariaDB of ops/dev, Qdrant Edge; recall: SQLite, Qdrant Edge",
+                "backend": "Kafka and MariaDB of ops/dev, Qdrant Edge; recall, rebuild: SQLite, Qdrant Edge",
                 **results,
             },
             indent=2,
