@@ -14,6 +14,7 @@ from schemas import (
     Candidate,
     Cardinality,
     ChangeKind,
+    Channel,
     Interval,
     Memory,
     Operation,
@@ -157,7 +158,8 @@ def _fold(cell: Cell, claim: Candidate, same: Same) -> list[Step]:
 
 def _target(cell: Cell, claim: Candidate) -> str | None:
     if not claim.value:
-        return cell.current
+        # "I don't live there any more" means what holds; an order names a memory, and must not fall upon another one.
+        return cell.current if claim.channel is not Channel.COMMAND else None
     rep = cell.representative(claim.value)
     if rep in cell.memories:
         return rep
@@ -247,6 +249,8 @@ def _confirm(cell: Cell, claim: Candidate) -> list[Step]:
     if rep is None:
         return []
     memory = cell.memories[rep]
+    if memory.status is Status.DELETED:
+        return []
     if claim.cardinality is Cardinality.SINGLE and cell.current not in (None, rep):
         steps = _close(cell, cell.current, claim, Status.SUPERSEDED, by=memory.id)
         return steps + _hold(cell, rep, claim, supersedes=steps[0].memory.id if steps else None)

@@ -22,7 +22,7 @@ from schemas import (
     digest,
     new_id,
 )
-from sinks.truth import memories
+from sinks.truth import ledger, memories
 
 _SIMPLE = {
     CommandKind.CONFIRM: Operation.CONFIRM,
@@ -48,13 +48,16 @@ def claims_of(connection: Connection, command: Command) -> Obeyed:
         return Obeyed([_asserted(command)])
     if command.memory_id is None:
         raise PoisonError("invalid_field", f"{command.kind} needs memory_id")
-    memory = memories.get(connection, command.memory_id)
-    if memory is None or memory.owner_key != command.owner_key:
+    memory = named(connection, command.memory_id, command.owner_key)
+    if memory is None:
         raise PoisonError("unknown_memory", "the command names no memory of this owner")
     if command.kind is CommandKind.REPORT_CONFLICT:
         return Obeyed(reviews=[_disputed(command, memory)] if memory.status is not Status.DELETED else [])
     if command.expected_version is not None and command.expected_version != memory.version:
         return Obeyed(reviews=[_stale(command, memory)])
+    if not memory.value:
+        # Nothing is left of it, and a claim without a value would mean whatever the slot holds now.
+        return Obeyed()
     if command.kind in _SIMPLE:
         return Obeyed([claim_about(command, memory, _SIMPLE[command.kind])])
     if command.kind is CommandKind.ASSERT:
@@ -68,6 +71,21 @@ def claims_of(connection: Connection, command: Command) -> Obeyed:
     raise PoisonError("invalid_field", f"{command.kind} is not understood here")
 
 
+def named(connection: Connection, memory_id: str, owner_key: str) -> Memory | None:
+    """The memory that is meant, if it is this owner's.
+
+    A deleted one has no value of its own any more. What is ordered about it still means *it*, also if it is said again
+    later or was said earlier and arrives late; so it is named as its cell names it.
+    """
+    memory = memories.get(connection, memory_id)
+    if memory is None or memory.owner_key != owner_key or memory.status is not Status.DELETED:
+        return memory if memory is not None and memory.owner_key == owner_key else None
+    place = memories.cell_of(connection, memory_id)
+    held = ledger.load_cells(connection, [place[1]] if place else [])
+    names = [name for cell in held.values() for name, item in cell.memories.items() if item.id == memory_id]
+    return memory.model_copy(update={"value": names[0] if names else ""})
+
+
 def _asserted(command: Command) -> Candidate:
     claim = Candidate.from_dict(command.payload)
     if claim.owner_key != command.owner_key:
@@ -77,6 +95,8 @@ def _asserted(command: Command) -> Candidate:
 
 def _edit(command: Command, memory: Memory) -> list[Candidate]:
     text = str(command.payload.get("text", memory.text))
+    if not text:
+        raise PoisonError("deleted_memory", "the memory was deleted, and the edit has no text")
     value = str(command.payload.get("value", memory.value))
     # The gate judged the wording before the command was sent; its verdict is on record with the version it makes.
     judged = {
@@ -96,8 +116,10 @@ def _restore(connection: Connection, command: Command, memory: Memory) -> Candid
     for row in memories.history(connection, memory.id):
         if row["version"] == version:
             then: Memory = row["memory"]
+            if not then.value:
+                break
             return claim_about(command, then, Operation.ASSERT)
-    raise PoisonError("unknown_version", "the memory never had this version")
+    raise PoisonError("unknown_version", "the memory never had this version, or nothing is left of it")
 
 
 def claim_about(command: Command, memory: Memory, operation: Operation) -> Candidate:

@@ -7,9 +7,9 @@ from sqlalchemy import Connection
 from processors.exceptions import PoisonError
 from processors.resolution import order_key
 from schemas import Candidate, Command, CommandKind, Evidence, Memory, Operation, Status, digest, new_id
-from sinks.truth import memories, reviews
+from sinks.truth import reviews
 from sinks.truth.reviews import Review
-from streams.stages.commands import Obeyed, claim_about, claims_of
+from streams.stages.commands import Obeyed, claim_about, claims_of, named
 
 DECISIONS = {"approve": "approved", "reject": "rejected", "merge": "merged", "undo": "open"}
 """What may be answered, and the status the question then has."""
@@ -132,7 +132,7 @@ def _take_back(command: Command, decision_id: str) -> Command:
 
 
 def _memory(connection: Connection, command: Command, memory_id: str | None) -> Memory:
-    memory = memories.get(connection, memory_id) if memory_id is not None else None
-    if memory is None or memory.owner_key != command.owner_key:
+    memory = named(connection, memory_id, command.owner_key) if memory_id is not None else None
+    if memory is None:
         raise PoisonError("unknown_memory", "the review names no memory of this owner")
     return memory
