@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from processors.access import PrincipalKind, Scope
 from processors.exceptions import MemriverError
 from recall.access import Keyring
-from schemas import Command
 from sinks.truth import Truth
 from sinks.truth.outbox import Outgoing
 from streams.cli import access, app
@@ -100,41 +96,3 @@ def test_reviews_are_listed_decided_and_undone(house: House) -> None:
         house.settle()
         assert house.memory(memory.id).status.value == status
     assert isinstance(run("review", "approve", review_id).exception, MemriverError)
-
-
-def test_nothing_is_shown_or_ordered_with_a_key_that_was_not_granted(house: House) -> None:
-    """Random people, keys and commands; who may is worked out from the grant as it was written."""
-    pick = random.Random(5)
-    people = ("ann", "bob", "Ann")
-    planted = house.learn(
-        *(said(n, "residence", f"mark-{n}-", f"mark-{n}- it is", owner=who) for n, who in enumerate(people))
-    )
-    keys: list[tuple[str, set[str], frozenset[Scope]]] = []
-    for number in range(6):
-        scopes = frozenset(scope for scope in Scope if pick.random() < 0.7)
-        granted = set(pick.sample(people, pick.randrange(3)))
-        kind = pick.choice(list(PrincipalKind))
-        secret = house.key(f"p{number}", *(f"user/{who}" for who in granted), kind=kind, scopes=scopes)
-        keys.append((secret, granted, scopes))
-    done = 0
-    for _ in range(120):
-        secret, granted, scopes = pick.choice(keys)
-        number = pick.randrange(len(people))
-        memory, owner = planted[number], people[number]
-        arguments: Any = pick.choice(
-            [
-                ("history", memory.id),
-                ("forget", "--owner", owner, "--memory", memory.id),
-                ("forget", "--owner", pick.choice(people), "--attribute", "residence"),
-                ("remember", "likes tea", "--owner", owner, "--source", "tool_result"),
-            ]
-        )
-        Broker.sent = []
-        result = run(*arguments, "--key", secret, "--tenant", "globex")
-        if "mark-" in result.output:
-            assert owner in granted and Scope.READ in scopes
-        for message in Broker.sent:
-            command = Command.from_bytes(message.payload or b"")
-            assert command.owner in granted and Scope.WRITE in scopes and command.tenant == "acme"
-        done += result.exit_code == 0
-    assert done > 10

@@ -78,10 +78,15 @@ class PlainReader:
 class LeakyReader(PlainReader):
     """Finds everything of everybody: what a broken filter would do. Nothing of it may get out."""
 
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._read: dict[str, Memory] = {}
+
     def recall(self, reaches: Sequence[Reach], asked: RecallAsked, now: datetime) -> Recalled:
         with self._truth.reading() as connection:
             bodies = connection.execute(select(memory_table.c.body)).scalars().all()
-        return Recalled(tuple(Found(1.0, Memory.from_bytes(body.encode())) for body in bodies))
+        self._read = {body: self._read.get(body) or Memory.from_bytes(body.encode()) for body in bodies}
+        return Recalled(tuple(Found(1.0, memory) for memory in self._read.values()))
 
 
 class House:
