@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +18,15 @@ from sqlalchemy import Connection
 
 from processors.exceptions import PoisonError
 from processors.resolution import Cell, Change, Entry, slot_key_of
-from schemas import Candidate, Command, CommandKind, Memory
+from schemas import Candidate, Command, CommandKind, Memory, Turn
 from schemas.portable import Bundle, ExportedRetraction, ExportedVersion, Portion
 from sinks.truth import ledger, portable
 
 MAX_UNPACKED = 64 * 1024 * 1024
 """Bytes that a packed payload may have: a message is small, what it unpacks to must not fill the memory."""
+
+
+LetsIn = Callable[[Sequence[Candidate | Turn]], list[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,11 @@ def portion_of(command: Command) -> Portion:
     return Portion.from_bytes(whole)
 
 
-def adopted(connection: Connection, command: Command) -> Adoption:
+def adopted(connection: Connection, command: Command, lets_in: LetsIn | None = None) -> Adoption:
     """The effect of an `adopt` command on what is not a cell is done here; cells are handed back to be folded.
+
+    `lets_in` says of claims and turns whether they may come: what was erased here stays out, and a cell that loses a claim by
+    it comes without its history, which may quote it.
 
     Raises:
         PoisonError, ValueError: the payload is about another owner, or is none.
@@ -94,22 +101,28 @@ def adopted(connection: Connection, command: Command) -> Adoption:
         if not bundle.claims or len({slot_key_of(claim) for claim in bundle.claims}) != 1:
             raise PoisonError("invalid_field", "a cell needs claims, all of one slot")
     done = Adoption()
-    _cells(connection, portion.cells, done)
+    _cells(connection, portion.cells, done, lets_in or _everything)
     portable.keep_reviews(connection, owner_key, portion.reviews)
-    portable.keep_turns(connection, portion.turns)
+    welcome = (lets_in or _everything)([line.turn for line in portion.turns])
+    portable.keep_turns(connection, [line for line, may in zip(portion.turns, welcome, strict=True) if may])
     done.retractions = [
         _retraction(command, line) for line in portable.new_retractions(connection, portion.retractions)
     ]
     return done
 
 
-def _cells(connection: Connection, bundles: tuple[Bundle, ...], done: Adoption) -> None:
-    every = [claim.candidate_id for bundle in bundles for claim in bundle.claims]
-    known = ledger.known_claims(connection, every)
+def _everything(about: Sequence[Candidate | Turn]) -> list[bool]:
+    return [True] * len(about)
+
+
+def _cells(connection: Connection, bundles: tuple[Bundle, ...], done: Adoption, lets_in: LetsIn) -> None:
+    every = [claim for bundle in bundles for claim in bundle.claims]
+    known = ledger.known_claims(connection, [claim.candidate_id for claim in every])
+    erased = {claim.candidate_id for claim, may in zip(every, lets_in(every), strict=True) if not may}
     stored = ledger.slots_of_cells(connection, [bundle.cell_key for bundle in bundles])
     held = portable.known_memories(connection, [memory.id for bundle in bundles for memory in bundle.memories])
     for bundle in bundles:
-        fresh = [claim for claim in bundle.claims if claim.candidate_id not in known]
+        fresh = [claim for claim in bundle.claims if claim.candidate_id not in known | erased]
         slot_key = slot_key_of(bundle.claims[0])
         entries = [Entry.of(claim) for claim in fresh]
         if bundle.cell_key in stored:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from sqlalchemy import delete, select
 
 from processors.access import OwnerRef
 from processors.exceptions import PoisonError
-from schemas import CommandKind, Outcome, OwnerKind, Status, digest
+from schemas import Candidate, CommandKind, Outcome, OwnerKind, Status, Turn, digest
 from schemas.portable import Portion
 from sinks.truth import Truth, make_engine, portable, tables, turns
 from sinks.truth.outbox import Outgoing
 from streams.portability.reading import DamagedExport
 from streams.portability.signing import Signer
 from streams.portability.writing import schema_bytes
+from streams.stages.adopting import adopted
 from tests.doubles.records import at, claim, turn, turn_row
 from tests.doubles.traveller import ANN, KEY, Traveller, content, forged
 
@@ -402,6 +403,41 @@ def test_a_crafted_command_reaches_no_other_owner(here: Traveller) -> None:
     here.order(CommandKind.ADOPT, payload={"packed": "AAAA"})
     assert here.held("ben") == before
     assert len(here.letters) == 2
+
+
+def test_what_was_erased_here_does_not_come_back_with_an_import(
+    here: Traveller, there: Callable[..., Traveller]
+) -> None:
+    """Scenario: the turn of one claim is on the suppression list. We expect the rest of its cell, without the history that may
+    quote it, and every other cell as it was."""
+    homes = [claim(number, value=value, text=f"lives in {value}") for number, value in ((2, "Leeds"), (4, "Berlin"))]
+    bundles = [
+        {"cell_key": digest("homes"), "claims": homes, "memories": [], "versions": []},
+        {"cell_key": digest("town"), "claims": [claim(11, attribute="hometown")], "memories": [], "versions": []},
+    ]
+    said = [
+        {
+            "turn": turn(number),
+            "arrived_at": at(1),
+            "content_hash": "h",
+            "tokens": 1,
+            "retracts": False,
+            "outcome": "filtered",
+        }
+        for number in (2, 4)
+    ]
+    portion = Portion.model_validate({"cells": bundles, "turns": said})
+    command = here.order(CommandKind.CONFIRM).model_copy(update={"payload": portion.model_dump(mode="json")})
+    other = there()
+
+    def lets_in(about: Sequence[Candidate | Turn]) -> list[bool]:
+        return [item.turn_key != turn(2).turn_key for item in about]
+
+    made = other.truth.run(lambda connection: adopted(connection, command, lets_in))
+    assert [item.value for item in made.claims] == ["Berlin"]
+    assert list(made.cells) == [digest("town")]
+    with other.truth.reading() as connection:
+        assert [row["turn_id"] for row in turns.outcomes(connection)] == ["t4"]
 
 
 def test_a_long_history_travels_packed(there: Callable[..., Traveller], tmp_path: Path) -> None:
