@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 
 from processors.exceptions import PoisonError, TransientError
 from sinks import outages
@@ -31,7 +31,10 @@ def outage(error: KafkaError) -> TransientError:
 
 
 class EventProducer:
-    """Publishes outbox rows in order. One idempotent session: a retry inside it neither doubles nor reorders.
+    """Publishes outbox rows in order, in idempotent sessions: a retry inside one neither doubles nor reorders.
+
+    A session can end for good (its sequence has a gap, the broker does not know it any more): from then on it refuses
+    everything. The next message begins a new one, after the old one has let go of what it held.
 
     `sent` counts messages by topic; an embedded run compares it with what its stages have handled.
     """
@@ -39,6 +42,9 @@ class EventProducer:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._producer: AIOKafkaProducer | None = None
+        self._broken: AIOKafkaProducer | None = None
+        self._started = False
+        self._renewing = asyncio.Lock()
         self._partitions: dict[str, int] = {}
         self.sent: Counter[str] = Counter()
 
@@ -63,10 +69,11 @@ class EventProducer:
             await producer.stop()
             where = self._settings.kafka_bootstrap
             raise TransientError(f"no broker answers at {where} ({type(error).__name__})", part="broker") from error
-        self._producer = producer
+        self._producer, self._started = producer, True
 
     async def stop(self) -> None:
         """Flush and disconnect."""
+        self._started = False
         if self._producer is not None:
             await self._producer.stop()
             self._producer = None
@@ -77,7 +84,7 @@ class EventProducer:
         Raises:
             TransientError: the broker is away; the rows stay in the outbox and go again.
         """
-        producer = self._ready()
+        producer = await self._session()
         try:
             waits: list[asyncio.Future[Any]] = []
             for message in messages:
@@ -90,6 +97,7 @@ class EventProducer:
             if waits:
                 await asyncio.gather(*waits)
         except KafkaError as error:
+            self._failed(producer, error)
             raise outage(error) from error
 
     async def ping(self) -> None:
@@ -128,9 +136,15 @@ class EventProducer:
         self.sent[topic] += 1
         if partition is None:
             partition = await self._partition(name, key)
-        future: asyncio.Future[Any] = await self._ready().send(
-            name, value=payload, key=key.encode(), partition=partition, headers=list(headers)
-        )
+        producer = await self._session()
+        try:
+            future: asyncio.Future[Any] = await producer.send(
+                name, value=payload, key=key.encode(), partition=partition, headers=list(headers)
+            )
+        except KafkaError as error:
+            self._failed(producer, error)
+            raise
+        future.add_done_callback(lambda done: self._failed(producer, None if done.cancelled() else done.exception()))
         return future
 
     async def partitions(self, topic: str) -> int:
@@ -142,6 +156,23 @@ class EventProducer:
         if count is None:
             count = self._partitions[topic] = len(await self._ready().partitions_for(topic))
         return zlib.crc32(partition_key.encode()) % count
+
+    async def _session(self) -> AIOKafkaProducer:
+        """The session in use, or a new one in place of one that is over. Raises TransientError as `start` does."""
+        if self._started and (self._producer is None or self._producer is self._broken):
+            async with self._renewing:
+                over = self._producer
+                if over is not None and over is self._broken:
+                    self._producer = self._broken = None
+                    await over.stop()
+                if self._producer is None:
+                    await self.start()
+        return self._ready()
+
+    def _failed(self, producer: AIOKafkaProducer, error: BaseException | None) -> None:
+        # A broker that is away, or slow, is no reason: the session outlives that, and with it the order of what it holds.
+        if isinstance(error, KafkaError) and not isinstance(error, (KafkaConnectionError, KafkaTimeoutError)):
+            self._broken = producer
 
     def _ready(self) -> AIOKafkaProducer:
         if self._producer is None:
