@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy import Connection
 
 from processors.exceptions import ConflictError, PoisonError, TransientError
-from processors.ports import ChatModel
+from processors.ports import ChatModel, ChatReply
 from processors.session import (
     Loop,
     Mask,
@@ -93,13 +93,16 @@ class SessionMemory:
         suspect: Suspect = unsuspected,
         model: ChatModel | None = None,
         limits: SummaryLimits | None = None,
+        spent: Callable[[ChatReply], None] = lambda _reply: None,
     ) -> None:
+        """`spent` is told of each reply of the model, also one that made no summary: it has been paid for."""
         self._truth = truth
         self._mask = mask
         self._suspect = suspect
         self._now = now
         self._model = model
         self._limits = limits or SummaryLimits()
+        self._spent = spent
 
     def view(self, tenant: str, conversation_id: str, owner: str, *, turns: int = 10) -> SessionView:
         """What the session holds for a person who takes part in it.
@@ -200,6 +203,7 @@ class SessionMemory:
             except (TransientError, PoisonError) as error:
                 fallback = "unavailable" if isinstance(error, TransientError) else "refused"
             else:
+                self._spent(reply)
                 read = read_summary(reply.text, prompt, self._mask, self._suspect)
                 if read is not None:
                     notes, refused = read

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from processors.ports import ChatReply
 from streams.breaker import Breaker
 from streams.extraction import RawReply
 from streams.pricing import Price, RollingBudget, price_of
@@ -38,11 +39,11 @@ def make_models(settings: Settings, *schemas: dict[str, Any]) -> list[OpenAIChat
     return [OpenAIChatModel(config, json_schema=schema, breaker=breaker, rng=rng, budget=budget) for schema in schemas]
 
 
-def pricing(settings: Settings) -> Callable[[RawReply], float]:
+def pricing(settings: Settings) -> Callable[[RawReply | ChatReply], float]:
     """What a reply cost, in US dollars; 0 where no price is known."""
     prices = _prices(settings)
 
-    def cost(reply: RawReply) -> float:
+    def cost(reply: RawReply | ChatReply) -> float:
         price = price_of(reply.model, prices)
         if price is None:
             return 0.0

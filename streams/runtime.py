@@ -19,6 +19,7 @@ from processors.keywords import tokens
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
 from processors.policy.threats import ThreatScanner
+from processors.ports import ChatReply
 from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
 from processors.session.render import summary_schema
@@ -139,7 +140,14 @@ class Runtime:
             suspect=lambda text: bool(scanner.scan(text)),
             now=now,
             model=self._summariser,
+            spent=self._spent,
         )
+
+    def _spent(self, reply: ChatReply) -> None:
+        """A summary costs like an extraction: the cost of a thousand turns has both in it."""
+        self.metrics.model_tokens.labels("prompt").inc(reply.prompt_tokens)
+        self.metrics.model_tokens.labels("completion").inc(reply.completion_tokens)
+        self.metrics.model_cost.inc(pricing(self.settings)(reply))
 
     async def start(self) -> None:
         """Connect, drain what timers left behind, join the consumer groups.

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import typer
 
-from processors.exceptions import PoisonError
+from processors.access import OwnerRef
+from processors.exceptions import FatalError, PoisonError, TransientError
 from processors.policy.threats import ThreatScanner
-from recall.context import Built, ContextBuilder, ContextQuestion, KeywordMemories
+from recall.context import Built, ContextBuilder, ContextQuestion, Hit, KeywordMemories
+from recall.request import MAX_LIMIT, RecallRequest
+from recall.service import RecallService
 from recall.session import SessionMemory
+from schemas import Memory, OwnerKind, Sensitivity
 from streams.cli.output import as_json
+from streams.cli.recalling import operator_reaches, recall_service
 from streams.runtime import make_gate, open_truth, wall_clock
 from streams.settings import Settings
+
+log = logging.getLogger("memriver.context")
 
 
 class Frame(StrEnum):
@@ -41,7 +51,8 @@ def context(
 ) -> None:
     """The context for a question: session, memories and what nobody asked for, within a budget.
 
-    Memories are found by keywords in the database. For operators: it needs no key and reads any owner.
+    Memories are found as a recall finds them, with the configured embedder; by keywords in the database alone where another
+    process owns the vectors. For operators: it needs no key and reads any owner.
     """
     if not owner.strip() or not question.strip():
         raise PoisonError("invalid_option", "an owner and a question are needed")
@@ -54,9 +65,9 @@ def context(
         language="zh" if language is Frame.ZH else "en" if language is Frame.EN else None,
         timezone=_zone(timezone),
     )
-    built = _build(Settings(), asked)
+    built, found_by = _build(Settings(), asked)
     if json:
-        as_json(_view(built))
+        as_json(_view(built) | {"found_by": found_by})
     else:
         typer.echo(built.context.text)
 
@@ -68,18 +79,47 @@ def _zone(name: str | None) -> str | None:
         raise PoisonError("invalid_option", "--timezone takes an IANA name such as Asia/Shanghai") from None
 
 
-def _build(settings: Settings, asked: ContextQuestion) -> Built:
+def _build(settings: Settings, asked: ContextQuestion) -> tuple[Built, str]:
     gate, scanner, truth = make_gate(settings), ThreatScanner(), open_truth(settings)
 
     def mask(text: str) -> str:
         return gate.mask_text(text).text
 
-    try:
+    with ExitStack() as stack:
+        stack.callback(truth.close)
         session = SessionMemory(truth, mask=mask, suspect=lambda text: bool(scanner.scan(text)), now=wall_clock)
-        memories = KeywordMemories(truth, asked.tenant, asked.owner, wall_clock)
-        return ContextBuilder(session, mask, wall_clock).build(asked, memories)
-    finally:
-        truth.close()
+        held = KeywordMemories(truth, asked.tenant, asked.owner, wall_clock)
+        builder = ContextBuilder(session, mask, wall_clock)
+        try:
+            service = stack.enter_context(recall_service(settings))
+        except (FatalError, TransientError) as error:
+            log.warning("without vectors: %s", error)
+            return builder.build(asked, held), "keywords"
+        return builder.build(asked, _Recalled(service, held, asked)), "recall"
+
+
+class _Recalled:
+    """`recall.context.Memories` of one owner by the recall service."""
+
+    def __init__(self, service: RecallService, held: KeywordMemories, asked: ContextQuestion) -> None:
+        self._service, self._held, self._asked = service, held, asked
+
+    def held(self) -> Sequence[Memory]:
+        """All that stands."""
+        return self._held.held()
+
+    def relevant(self, question: str, limit: int) -> Sequence[Hit]:
+        """Best first."""
+        request = RecallRequest(
+            reaches=operator_reaches(self._asked.tenant, [OwnerRef(OwnerKind.USER, self._asked.owner)]),
+            query=question,
+            now=wall_clock(),
+            conversation_id=self._asked.conversation_id,
+            limit=min(limit, MAX_LIMIT),
+        )
+        result = self._service.recall(request)
+        found = [Hit(item.memory, item.score) for item in result.items if item.memory is not None]
+        return [hit for hit in found if hit.memory.sensitivity is not Sensitivity.RESTRICTED]
 
 
 def _view(built: Built) -> dict[str, Any]:
@@ -99,5 +139,4 @@ def _view(built: Built) -> dict[str, Any]:
         "shortened": made.shortened,
         "surfaced": [{"id": item.memory.id, "why": item.why} for item in built.surfaced],
         "summary": {"method": summary.method, "turns": summary.turns} if summary else None,
-        "found_by": "keywords",
     }

@@ -52,7 +52,7 @@ def recall_(
     """What is remembered about a question: at most a handful, current, with scores; or an honest nothing."""
     owners = [OwnerRef(OwnerKind.USER, owner), *(OwnerRef(OwnerKind.ORG, name) for name in org or [])]
     request = RecallRequest(
-        reaches=_reaches(tenant, owners),
+        reaches=operator_reaches(tenant, owners),
         query=query,
         now=wall_clock(),
         conversation_id=conversation,
@@ -64,7 +64,7 @@ def recall_(
         explain=show_parts,
     )
     settings = _settings(data)
-    with _service(settings) as service:
+    with recall_service(settings) as service:
         result = service.recall(request)
     if json:
         as_json(result_view(result))
@@ -91,7 +91,7 @@ def explain(
             memory = memories.get(connection, memory_id)
             found = None
             if memory is not None:
-                reaches = _reaches(memory.tenant, [OwnerRef(memory.owner_kind, memory.owner)], review=True)
+                reaches = operator_reaches(memory.tenant, [OwnerRef(memory.owner_kind, memory.owner)], review=True)
                 found = grounds_of(connection, memory_id, reaches)
     finally:
         truth.close()
@@ -183,7 +183,7 @@ def _grounds_view(found: Grounds) -> dict[str, Any]:
     }
 
 
-def _reaches(tenant: str, owners: list[OwnerRef], *, review: bool = False) -> tuple[Reach, ...]:
+def operator_reaches(tenant: str, owners: list[OwnerRef], *, review: bool = False) -> tuple[Reach, ...]:
     """An operator's reach: everything of the owners that were named, and of nobody else."""
     if not tenant or not all(owner.id for owner in owners):
         raise Denied(
@@ -206,7 +206,8 @@ def _settings(data: Path | None) -> Settings:
 
 
 @contextmanager
-def _service(settings: Settings) -> Iterator[RecallService]:
+def recall_service(settings: Settings) -> Iterator[RecallService]:
+    """The recall service on the configured stores. Raises FatalError: another process owns an embedded vector store."""
     truth: Truth = open_truth(settings)
     try:
         opened = open_collections(settings, truth)

@@ -164,8 +164,10 @@ async def test_the_model_writes_the_summary_and_is_shown_only_what_it_may_see(tr
     say(truth, turn(1, text="I live in Leeds"))
     say(truth, turn(2, text="lol"), outcome=Outcome.FILTERED, reason="emotion", pending=False)
     model = Model(json.dumps({"facts": [{"text": "lives in Leeds", "from": [1]}], "decisions": [], "open": []}))
-    made = await open_session(truth, model=model).refresh("acme", "c1", force=True)
+    paid: list[ChatReply] = []
+    made = await open_session(truth, model=model, spent=paid.append).refresh("acme", "c1", force=True)
     assert made is not None
+    assert [reply.model for reply in paid] == ["double-1"]
     assert (made.method, made.model, made.prompt_version) == ("model", "double-1", "summarise_v1_en")
     assert [note.text for note in made.notes] == ["lives in Leeds"]
     assert "lol" not in model.asked[0]
@@ -183,8 +185,10 @@ async def test_a_model_that_fails_leaves_an_extract_that_says_why(
     truth: Truth, reply: str | Exception, fallback: str
 ) -> None:
     say(truth, turn(1, text="I live in Leeds"))
-    made = await open_session(truth, model=Model(reply)).refresh("acme", "c1", force=True)
+    paid: list[ChatReply] = []
+    made = await open_session(truth, model=Model(reply), spent=paid.append).refresh("acme", "c1", force=True)
     assert made is not None
+    assert bool(paid) == (fallback == "unparsable"), "what could not be read has been paid for too"
     assert (made.method, made.fallback) == ("extractive", fallback)
     assert [note.text for note in made.notes] == ["I live in Leeds"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from processors.exceptions import PoisonError
+from processors.exceptions import FatalError, PoisonError
 from schemas import digest
 from sinks.truth import Truth, make_engine, memories, turns
 from sinks.truth.migrate import upgrade
-from streams.cli import app
+from streams.cli import app, recalling
 from tests.doubles.records import memory, turn, turn_row
 
 
@@ -58,7 +58,23 @@ def test_json_has_the_citations_and_stays_within_the_budget(capfdbinary: pytest.
     view = json.loads(capfdbinary.readouterr().out or run(*arguments, "推荐一家餐厅"))
     assert view["tokens"] <= 200
     assert [item["id"] for item in view["citations"] if item["kind"] == "memory"] == [memory("ann").id]
+    assert view["found_by"] == "recall"
     assert view["surfaced"] == [{"id": memory("ann").id, "why": "scene:food"}]
+
+
+@pytest.mark.usefixtures("deployment")
+def test_where_another_process_owns_the_vectors_keywords_answer(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def owned(_settings: object, _truth: object) -> None:
+        raise FatalError("another process owns the data directory")
+
+    monkeypatch.setattr(recalling, "open_collections", owned)
+    arguments = ("context", "--owner", "ann", "--tenant", "acme", "--json", "花生")
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    view = json.loads(capfdbinary.readouterr().out)
+    assert view["found_by"] == "keywords"
+    assert [item["id"] for item in view["citations"]] == [memory("ann").id]
 
 
 @pytest.mark.usefixtures("deployment")
