@@ -11,7 +11,7 @@ UV := .dev/lock-tool/bin/uv
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
-.PHONY: help setup demo test check services services-down bench lock clean
+.PHONY: help setup demo test check services services-down bench chaos lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,7 +41,7 @@ check: setup ## style, types, the compose file and the exported contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir .mypy_cache/client
-	$(BIN)/mypy --explicit-package-bases ops/dev tests/conftest.py tests/services
+	$(BIN)/mypy --explicit-package-bases ops/dev ops/chaos tests/conftest.py tests/services tests/chaos
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 	$(BIN)/memriver schemas export --check
 
@@ -55,6 +55,10 @@ services-down: setup ## stop what `make services` started; the data stays
 bench: setup ## measure on this machine, JSON out
 	@ops/dev/install.sh
 	$(BIN)/python -m ops.bench
+
+chaos: setup ## faults on real servers, then the verdict: SEED=7, or SEED=1-20; MINUTES=1.5
+	@ops/dev/install.sh
+	$(BIN)/python -m ops.chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),1.5)
 
 .env: ## settings for docker compose with fresh secrets, from .env.example
 	@umask 077; while IFS= read -r line; do case "$$line" in \
