@@ -24,7 +24,7 @@ from schemas import Memory, OwnerKind, Status, new_id
 from sinks.embedders.calibration import calibration_for
 from sinks.truth import Truth, collections, memories, scanning
 from sinks.truth.collections import CollectionRow, Source, State, Task
-from sinks.vectors import Tombstone, VectorStore, collection_name
+from sinks.vectors import Tombstone, VectorStore, collection_name, open_vectors
 from sinks.vectors.collections import Collections, calibration_of
 from sinks.vectors.edge import EdgeVectors
 from sinks.vectors.server import QdrantVectors, point_alias
@@ -36,6 +36,7 @@ from streams.runtime import wall_clock
 from streams.settings import Settings
 from tests.doubles.records import memory
 from tests.doubles.spaces import Marked, Seen
+from tests.doubles.vector_serving import VectorServing
 
 OLD, NEW = "marked-a:384", "marked-b:768"
 OWNERS = [f"person-{number}" for number in range(6)]
@@ -188,20 +189,25 @@ class _NoLease(Lease):
 @pytest.fixture(params=["edge", "server-in-memory"])
 def library(request: pytest.FixtureRequest, sqlite_truth: Truth, tmp_path: Path) -> Iterator[Library]:
     """No collection but an empty live one."""
-    client = QdrantClient(":memory:") if request.param != "edge" else None
+    client = QdrantClient(":memory:") if request.param == "server-in-memory" else None
+    serving = VectorServing(tmp_path / "vectors").start() if request.param == "served" else None
 
     def open_store(model: str, dimension: int) -> VectorStore:
+        if serving is not None:
+            return open_vectors(serving.url, prefix="memories", model=model, dimension=dimension)
         if client is None:
             return EdgeVectors(tmp_path / "vectors", prefix="memories", model=model, dimension=dimension)
         return QdrantVectors(client, prefix="memories", model=model, dimension=dimension)
 
     lock = threading.RLock() if client is not None else None
-    found = Library(sqlite_truth, open_store, shared=client is not None, lock=lock)
+    found = Library(sqlite_truth, open_store, shared=request.param != "edge", lock=lock)
     yield found
     for process in found.processes:
         process.close()
     if client is not None:
         client.close()
+    if serving is not None:
+        serving.stop()
 
 
 def ask(service: RecallService, owner: str, query: str) -> list[str]:
@@ -287,6 +293,7 @@ class Load:
         self.until(lambda: self._library.seen.calls["search", model] >= before + times)
 
 
+@pytest.mark.parametrize("library", ["edge", "server-in-memory", "served"], indirect=True)
 def test_another_dimension_comes_under_load_without_a_failed_or_mixed_recall(library: Library) -> None:
     """Scenario: 384 → 768 dimensions while two writers create, change, archive and delete, and two readers ask; then
     back, and there again. We expect no failed recall, no vector of one model in the other's collection, and both
