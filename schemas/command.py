@@ -27,6 +27,7 @@ class CommandKind(StrEnum):
     ADOPT = "adopt"
     REPUBLISH = "republish"
     REPORT_CONFLICT = "report_conflict"
+    ERASE = "erase"
 
 
 class Command(Contract):

@@ -365,6 +365,14 @@ class Delivery:
             await self._again(name, lambda: self._publisher.flush(copies))
         self._metrics.stage_seconds.labels(name, "copy").observe(time.perf_counter() - started)
 
+    async def send(self, stage: str, messages: Sequence[Outgoing]) -> None:
+        """Publish what no transaction belongs to, until it is out; whoever reads it knows a copy that comes again."""
+        await self._again(stage, lambda: self._publisher.flush(messages))
+
+    def now(self) -> datetime:
+        """The clock of this process."""
+        return self._now()
+
     async def transact(
         self, stage: str, work: Callable[[Connection, datetime], list[Outgoing]], *, source_partition: int = 0
     ) -> None:

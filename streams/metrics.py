@@ -31,6 +31,13 @@ class Metrics:
         self.retries = self._counter("memriver_retries_total", "Groups tried again", "stage")
         self.lag = self._gauge("memriver_consumer_lag", "Messages not yet acknowledged", "stage", "topic", "partition")
         self.outbox_age = self._gauge("memriver_outbox_age_seconds", "Age of the oldest unpublished message")
+        self.erasure_age = self._gauge("memriver_erasure_age_seconds", "Age of the oldest erasure that is not done")
+        self.erasure_seconds = Histogram(
+            "memriver_erasure_seconds",
+            "From asking for an erasure to its receipt",
+            registry=self.registry,
+            buckets=(1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 72 * 3600, 30 * 24 * 3600),
+        )
         self.unextracted_age = self._gauge("memriver_unextracted_age_seconds", "Age of the oldest turn without a batch")
         self.stage_seconds = Histogram(
             "memriver_stage_seconds",

@@ -91,8 +91,15 @@ class EventProducer:
                 topic = self._settings.topic(message.topic)
                 self.sent[message.topic] += 1
                 partition = await self._partition(topic, message.partition_key)
+                version = message.version
                 waits.append(
-                    await producer.send(topic, value=message.payload, key=message.key.encode(), partition=partition)
+                    await producer.send(
+                        topic,
+                        value=message.payload,
+                        key=message.key.encode(),
+                        partition=partition,
+                        headers=[] if version is None else [("version", str(version).encode())],
+                    )
                 )
             if waits:
                 await asyncio.gather(*waits)

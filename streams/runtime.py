@@ -36,6 +36,7 @@ from streams.clock import BatchClock
 from streams.collector import settle
 from streams.delivery import Delivery
 from streams.ending import Ending
+from streams.erasing.composing import make_erasure_clock
 from streams.expiry import ExpiryClock
 from streams.faust_app import make_app
 from streams.judging import JudgePool
@@ -46,7 +47,7 @@ from streams.position import committed
 from streams.producer import EventProducer
 from streams.projection import VectorProjection
 from streams.reindex.clock import ReindexClock
-from streams.sealing import make_sealer
+from streams.sealing import make_guard, make_sealer
 from streams.settings import Settings, StageName
 from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage, ModelChannel
@@ -126,6 +127,7 @@ class Runtime:
         self.clock = BatchClock(self.delivery, batch_limits(settings), self.metrics)
         self.expiry = ExpiryClock(self.delivery)
         self.summaries = SummaryClock(self.delivery, self.truth, self.session, rng=random.Random())
+        self.erasure = make_erasure_clock(self, now)
         self.reindex = ReindexClock(settings, self.truth, self.collections, self.delivery.fatal, now=now)
         self._now = now
         self._judges: JudgePool | None = None
@@ -168,6 +170,8 @@ class Runtime:
                 self._tasks.append(asyncio.create_task(self.expiry.run(), name="expiry"))
             elif stage == "summaries":
                 self._tasks.append(asyncio.create_task(self.summaries.run(), name="summaries"))
+            elif stage == "erasure":
+                self._tasks.append(asyncio.create_task(self.erasure.run(), name="erasure"))
             elif stage == "reindex":
                 self._tasks.append(asyncio.create_task(self.reindex.run(), name="reindex"))
             else:
@@ -196,7 +200,15 @@ class Runtime:
                 app,
                 settings,
                 delivery,
-                ExtractStage(self.truth, delivery, self.gate, self.metrics, channel, attempts=settings.model_attempts),
+                ExtractStage(
+                    self.truth,
+                    delivery,
+                    self.gate,
+                    self.metrics,
+                    channel,
+                    attempts=settings.model_attempts,
+                    guard=make_guard(settings),
+                ),
             )
         elif stage == "resolve":
             nearest = Nearest(
@@ -208,11 +220,13 @@ class Runtime:
                 app,
                 settings,
                 delivery,
-                ResolveStage("candidates", nearest, self.metrics),
-                ResolveStage("commands", nearest, self.metrics),
+                ResolveStage("candidates", nearest, self.metrics, make_guard(settings)),
+                ResolveStage("commands", nearest, self.metrics, make_guard(settings)),
             )
         elif stage == "feedback":
-            heard = FeedbackStage(self.gate, RuleBook.load(), self.metrics, self._model_of_recall)
+            heard = FeedbackStage(
+                self.gate, RuleBook.load(), self.metrics, self._model_of_recall, make_guard(settings)
+            )
             feedback_agent.register(app, settings, delivery, heard)
         else:
             raise FatalError(f"there is no stage {stage}")

@@ -8,7 +8,9 @@ from typing import Literal, Self, get_args
 from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-StageName = Literal["ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "reindex", "bury"]
+StageName = Literal[
+    "ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "reindex", "erasure", "bury"
+]
 ALL_STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
@@ -70,9 +72,13 @@ class Settings(BaseSettings):
     master_key_previous: SecretStr = Field(
         default=SecretStr(""), description="the one before, while keys are rewrapped"
     )
-    master_key: SecretStr = Field(default=SecretStr(""), description="32 bytes in base64 that wrap the owners' data keys")
-    master_key_file: Path | None = Field(default=None, description="a file with the master key, instead of the variable")
-    master_key_previous: SecretStr = Field(default=SecretStr(""), description="the one before, while keys are rewrapped")
+    erasure_trims_topics: bool = Field(
+        default=False,
+        description="an erasure also cuts the transit topics up to its moment, everybody's messages with it",
+    )
+    erasure_sla_hours: float = Field(
+        default=72.0, gt=0, description="within which an erasure is to be done and verified"
+    )
     dedupe_similarity: float = Field(default=0.92, ge=0, le=1)
     conflict_similarity: float = Field(default=0.85, ge=0, le=1)
 

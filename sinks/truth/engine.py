@@ -64,6 +64,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA busy_timeout=30000")
     cursor.execute("PRAGMA foreign_keys=ON")
+    # What is deleted is overwritten with zeros, not only forgotten: an erasure means the bytes.
+    cursor.execute("PRAGMA secure_delete=ON")
     cursor.close()
 
 

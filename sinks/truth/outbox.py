@@ -37,7 +37,10 @@ def _next_id() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to publish. `payload` None is a tombstone; `partition_key` chooses the partition."""
+    """A message to publish; `partition_key` chooses the partition.
+
+    `payload` None is a tombstone, and `version`, which goes into the message's header of that name, what it ends.
+    """
 
     topic: str
     key: str
@@ -45,11 +48,15 @@ class Outgoing:
     payload: bytes | None
     source_partition: int = 0
     id: int = 0
+    version: int | None = None
 
 
 def put(connection: Connection, stage: str, messages: Sequence[Outgoing], now: datetime) -> list[Outgoing]:
     """Write the messages in order; returns them with their ids."""
-    rows = [Outgoing(m.topic, m.key, m.partition_key, m.payload, m.source_partition, _next_id()) for m in messages]
+    rows = [
+        Outgoing(m.topic, m.key, m.partition_key, m.payload, m.source_partition, _next_id(), m.version)
+        for m in messages
+    ]
     insert_rows(
         connection,
         outbox,
@@ -62,6 +69,7 @@ def put(connection: Connection, stage: str, messages: Sequence[Outgoing], now: d
                 "message_key": row.key,
                 "partition_key": row.partition_key,
                 "payload": row.payload,
+                "version": row.version,
                 "created_at": now,
             }
             for row in rows
@@ -90,7 +98,9 @@ def leftover(
         old = outbox.c.created_at < before
         query = query.where(old if ahead is None else or_(old, outbox.c.created_at > ahead))
     return [
-        Outgoing(row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id)
+        Outgoing(
+            row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id, row.version
+        )
         for row in connection.execute(query)
     ]
 

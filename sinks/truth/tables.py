@@ -296,6 +296,8 @@ outbox = _table(
     # What the partition is chosen by, when it is not the key itself (memory_updated: key = memory, partition = owner).
     Column("partition_key", String(64), nullable=False),
     Column("payload", Blob, nullable=True),
+    # A tombstone's: the version that it ends, since an empty message cannot say it inside.
+    Column("version", Integer, nullable=True),
     Column("created_at", Utc, nullable=False),
     Index("ix_outbox_drain", "stage", "source_partition", "id"),
 )
@@ -563,6 +565,58 @@ data_keys = _table(
     Column("destroyed_at", Utc, nullable=True),
     Index("ix_data_keys_subject", "subject_key"),
     Index("ix_data_keys_master", "master"),
+)
+
+erasures = _table(
+    "erasures",
+    Column("erasure_id", String(36), primary_key=True),
+    # memory, conversation, owner, tenant
+    Column("scope", String(16), nullable=False),
+    Column("subject_key", Key, nullable=False),
+    # The tenant's keyed hash: whose administrators may see it.
+    Column("tenant_key", Key, nullable=False),
+    # open, done
+    Column("status", String(16), nullable=False),
+    # Who and what is meant, in plain words, for as long as it takes; NULL when it is done.
+    Column("target", LongText, nullable=True),
+    # JSON: each step with what it found; a step that is in it is not done again.
+    Column("steps", LongText, nullable=False),
+    Column("holder", String(64), nullable=True),
+    Column("held_until", Utc, nullable=True),
+    Column("opened_at", Utc, nullable=False),
+    Column("done_at", Utc, nullable=True),
+    Column("receipt", LongText, nullable=True),
+    Index("ix_erasures_status", "status", "opened_at"),
+)
+
+erasure_counts = _table(
+    "erasure_counts",
+    Column("erasure_id", String(36), primary_key=True),
+    Column("store", String(64), primary_key=True),
+    Column("count", BigInteger, nullable=False, quote=True),
+)
+
+erased_memories = _table(
+    "erased_memories",
+    # What is left of a memory: its number, so that nothing older is written after it and a new beginning goes on above it.
+    Column("memory_id", String(36), primary_key=True),
+    Column("cell_key", Key, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("erasure_id", String(36), nullable=False),
+    Index("ix_erased_memories_cell", "cell_key"),
+    Index("ix_erased_memories_erasure", "erasure_id"),
+)
+
+audit_chain = _table(
+    "audit_chain",
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(32), nullable=False),
+    Column("at", Utc, nullable=False),
+    Column("entry", LongText, nullable=False),
+    # Of the entry before; 64 zeros for the first.
+    Column("previous", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("signature", String(64), nullable=False),
 )
 
 # Replay (SPEC L6): what the schema beside the live one knows of itself. The live one has these tables too, and they are empty.

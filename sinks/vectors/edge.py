@@ -40,6 +40,7 @@ from sinks.vectors.protocol import (
 # The log makes a write durable; flushing keeps the log, and with it the next start, short. A flush costs tens of
 # milliseconds, so not after each write.
 FLUSH_EVERY = 4_096
+_COPY = 256
 
 
 class EdgeVectors:
@@ -67,6 +68,7 @@ class EdgeVectors:
             if self._shard is not None:
                 return
             self._directory.mkdir(parents=True, exist_ok=True)
+            self._recover()
             if not self._path.exists():
                 others = of_same_prefix([entry.name for entry in self._directory.iterdir()], self._prefix)
                 if others and not beside:
@@ -127,6 +129,53 @@ class EdgeVectors:
             yield from (p.stored(record.id, record.payload) for record in records)
             if offset is None:
                 return
+
+    def compact(self) -> None:
+        """Write the collection anew, without what was overwritten or deleted: an erasure means the bytes on the disk.
+
+        Edge itself leaves them in its pages and its log. Writers wait meanwhile; readers go on, on the old files, which are
+        gone from the directory at the end and from the disk with the last reader.
+        """
+        with self._lock:
+            old = self._open()
+            aside = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
+            try:
+                with _fatal("cannot write the vector shard anew"):
+                    self._copy(old, aside)
+                    self._path.rename(self._former)
+                    aside.rename(self._path)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+            # Not closed: whoever is reading from it holds it, and lets it go.
+            self._shard = self._load()
+            with _fatal("cannot prepare the vector shard"):
+                self._index_payload()
+            shutil.rmtree(self._former)
+
+    def _copy(self, old: Any, aside: Path) -> None:
+        fresh = qe.EdgeShard.create(str(aside), self._config())
+        offset: Any = None
+        while True:
+            request = qe.ScrollRequest(offset=offset, limit=_COPY, with_payload=True, with_vector=True)
+            records, offset = old.scroll(request)
+            points = [qe.Point(record.id, record.vector or {}, record.payload) for record in records]
+            if points:
+                fresh.update(qe.UpdateOperation.upsert_points(points))
+            if offset is None:
+                break
+        fresh.flush()
+        fresh.close()
+
+    @property
+    def _former(self) -> Path:
+        """Where the old files are while the new ones take their place."""
+        return self._directory / f".old-{self._collection}"
+
+    def _recover(self) -> None:
+        """A death in `compact`, between its two renames or before its last step."""
+        if self._former.exists() and not self._path.exists():
+            self._former.rename(self._path)
+        shutil.rmtree(self._former, ignore_errors=True)
 
     def drop(self) -> None:
         with self._lock:

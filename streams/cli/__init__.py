@@ -15,6 +15,7 @@ from streams.cli import (
     backup,
     contexting,
     deadletters,
+    erase,
     evaluate,
     feedback,
     inspect,
@@ -51,6 +52,7 @@ admin.register(app)
 replay.register(app)
 reindex.register(app)
 access.register(app)
+erase.register(app)
 vectors.register(app)
 
 

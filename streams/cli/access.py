@@ -26,6 +26,7 @@ from schemas import OwnerKind, Sensitivity, SourceKind
 from sinks.truth import Truth, memories, reviews
 from streams.access import make_keyring, make_writer
 from streams.cli.embedded import quiet_logs
+from streams.cli.erase import keys_rotate_master
 from streams.cli.output import as_json, console, table
 from streams.producer import EventProducer
 from streams.runtime import open_truth, wall_clock
@@ -48,6 +49,7 @@ def register(app: typer.Typer) -> None:
     group.command("create")(keys_create)
     group.command("revoke")(keys_revoke)
     group.command("list")(keys_list)
+    group.command("rotate-master")(keys_rotate_master)
     app.add_typer(group, name="keys")
     group = typer.Typer(help="Questions for a person: conflicts, quarantines, stale writes.", no_args_is_help=True)
     group.command("list")(review_list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -16,7 +16,8 @@ from processors.policy import Decision, PolicyGate
 from processors.ports import ChatModel
 from processors.spans import own_words
 from processors.times import resolve as resolve_times
-from schemas import Candidate, DeadLetter, ExtractionBatch, Outcome, new_id
+from schemas import Candidate, DeadLetter, ExtractionBatch, Outcome, Turn, new_id
+from sinks.sealing.guard import Guard, Named
 from sinks.truth import Truth, batches, deadletters, memories, turns
 from sinks.truth.outbox import Outgoing
 from streams.deadletter import MAX_RAW_BYTES, dead_letter, letters_out, redriven_of
@@ -67,13 +68,16 @@ class ExtractStage:
         channel: ModelChannel | None,
         *,
         attempts: int,
+        guard: Guard | None = None,
     ) -> None:
+        """`guard` None: a replay, which is given what was let in."""
         self._truth = truth
         self._delivery = delivery
         self._gate = gate
         self._metrics = metrics
         self._channel = channel
         self._attempts = attempts
+        self._guard = guard
 
     async def handle(self, messages: Sequence[Message]) -> None:
         """Do a group of batches; doing it again changes nothing. Many questions at once, one transaction for the answers.
@@ -112,6 +116,7 @@ class ExtractStage:
                 claimed.dead.append((message, error, None))
 
         def work(connection: Connection) -> dict[str, int]:
+            self._without_erased(connection, jobs)
             known = batches.states(connection, jobs)
             # Re-published into a fresh schema: what is asked must be on record first.
             batches.insert(connection, [job.batch for key, job in jobs.items() if key not in known])
@@ -176,6 +181,40 @@ class ExtractStage:
         """What these answers change, inside a transaction; a replay calls it, whose answers come from elsewhere."""
         return self._keep(connection, [(_Job(message, batch), result) for message, batch, result in answered], now)
 
+    def _refused(self, connection: Connection, turns: Sequence[Turn]) -> set[str]:
+        """Turns that were erased since they were batched."""
+        if self._guard is None:
+            return set()
+        named = [Named(turn.tenant, turn.owner_key, turn.conversation_key, turn.turn_key) for turn in turns]
+        refused = self._guard.refuses(connection, named)
+        return {turn.turn_key for turn, gone in zip(turns, refused, strict=True) if gone}
+
+    def _without_erased(self, connection: Connection, jobs: dict[str, _Job]) -> None:
+        """Erased turns go to no model; a batch of nothing else is over."""
+        refused = self._refused(connection, [turn for job in jobs.values() for turn in job.batch.turns])
+        for key, job in list(jobs.items()) if refused else ():
+            left = tuple(turn for turn in job.batch.turns if turn.turn_key not in refused)
+            if left:
+                jobs[key] = replace(job, batch=job.batch.model_copy(update={"turns": left}))
+            else:
+                batches.finish(connection, key, "empty", 0)
+                del jobs[key]
+
+    def _as_it_is_now(
+        self, connection: Connection, done: Sequence[tuple[_Job, ExtractionResult]]
+    ) -> list[tuple[_Job, ExtractionResult]]:
+        """Answers without what was erased while the model was thinking; its own words are not kept then."""
+        refused = self._refused(connection, [turn for job, _result in done for turn in job.batch.turns])
+        found: list[tuple[_Job, ExtractionResult]] = []
+        for job, result in done:
+            left = tuple(turn for turn in job.batch.turns if turn.turn_key not in refused)
+            if len(left) < len(job.batch.turns):
+                job = replace(job, batch=job.batch.model_copy(update={"turns": left}))
+                kept = tuple(item for item in result.candidates if item.turn_key not in refused)
+                result = replace(result, candidates=kept, raw_replies=(), failed=())
+            found.append((job, result))
+        return found
+
     def _keep(
         self, connection: Connection, done: Sequence[tuple[_Job, ExtractionResult]], now: datetime
     ) -> list[Outgoing]:
@@ -183,6 +222,7 @@ class ExtractStage:
         judged: list[Candidate] = []
         replies: list[dict[str, object]] = []
         letters: list[DeadLetter] = []
+        done = self._as_it_is_now(connection, done)
         ended: list[tuple[str, str, int]] = []
         extracted: list[str] = []
         failed: list[str] = []

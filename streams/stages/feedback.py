@@ -33,6 +33,7 @@ from schemas import (
     digest,
     new_id,
 )
+from sinks.sealing.guard import Guard, Named
 from sinks.truth import deadletters, feedback, ledger, memories, outbox
 from sinks.truth.feedback import Labelled, Touch
 from sinks.truth.outbox import Outgoing
@@ -94,11 +95,19 @@ class FeedbackStage:
     name = "feedback"
     topic = "feedback"
 
-    def __init__(self, gate: PolicyGate, rules: RuleBook, metrics: Metrics, model: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        gate: PolicyGate,
+        rules: RuleBook,
+        metrics: Metrics,
+        model: Callable[[], str],
+        guard: Guard | None = None,
+    ) -> None:
         self._gate = gate
         self._rules = rules
         self._metrics = metrics
         self._model = model
+        self._guard = guard
 
     def prepare(self, message: Message) -> Observed:
         """Raises ValueError or PoisonError for what is no feedback, or is about nothing."""
@@ -134,7 +143,7 @@ class FeedbackStage:
     def commit(self, connection: Connection, group: Sequence[Delivered[Observed]], now: datetime) -> list[Outgoing]:
         """One transaction, and one batched write of the counts for the whole group."""
         unique: dict[str, Delivered[Observed]] = {}
-        for delivered in group:
+        for delivered in self._admitted(connection, group):
             unique.setdefault(delivered.item.key, delivered)
         seen = outbox.seen(connection, self.name, unique)
         fresh = [delivered for key, delivered in unique.items() if key not in seen]
@@ -147,6 +156,14 @@ class FeedbackStage:
                 work.letters.append(dead_letter(self.name, delivered.message, error, now))
                 self._metrics.dead_letters.labels(self.name, error.reason).inc()
         return self._write(connection, work)
+
+    def _admitted(self, connection: Connection, group: Sequence[Delivered[Observed]]) -> list[Delivered[Observed]]:
+        """Without what came too late for somebody who was erased."""
+        if self._guard is None:
+            return list(group)
+        named = [Named(item.item.feedback.tenant, item.item.owner_key) for item in group]
+        refused = self._guard.refuses(connection, named)
+        return [item for item, gone in zip(group, refused, strict=True) if not gone]
 
     def _take(self, work: _Group, item: Observed) -> None:
         said = item.feedback

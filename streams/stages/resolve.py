@@ -24,9 +24,11 @@ from schemas import (
     Operation,
     Outcome,
     Status,
+    Turn,
     digest,
     new_id,
 )
+from sinks.sealing.guard import Guard, Named
 from sinks.truth import deadletters, ledger, memories, outbox, portable, reviews, turns
 from sinks.truth.outbox import Outgoing
 from streams.deadletter import dead_letter, letters_out
@@ -34,6 +36,7 @@ from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.adopting import Adopted, adopted
 from streams.stages.commands import claims_of
+from streams.stages.erasing import erased, with_risen
 from streams.stages.republishing import republished
 from streams.stages.reviewing import decided
 
@@ -42,7 +45,7 @@ SLOT_LIMIT = 200
 
 
 MAX_ORDER_KEY = 255
-_MOVING = (CommandKind.ADOPT, CommandKind.REPUBLISH)
+_MOVING = (CommandKind.ADOPT, CommandKind.REPUBLISH, CommandKind.ERASE)
 _LOOKING = (CommandKind.DECIDE_REVIEW, *_MOVING)
 """Commands whose effect depends on what is there, whatever version they state; what follows a moving one depends on it."""
 
@@ -73,6 +76,7 @@ class _Group:
     again: list[tuple[Change, str, str]] = field(default_factory=list)
     lifted: list[tuple[Change, str, str]] = field(default_factory=list)
     tombstones: list[tuple[str, str]] = field(default_factory=list)
+    erased: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 class ResolveStage:
@@ -80,11 +84,19 @@ class ResolveStage:
 
     name = "resolve"
 
-    def __init__(self, topic: Literal["candidates", "commands"], nearest: Nearest, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        topic: Literal["candidates", "commands"],
+        nearest: Nearest,
+        metrics: Metrics,
+        guard: Guard | None = None,
+    ) -> None:
+        """`guard` None: a replay, which is given what was let in."""
         self.topic: str = topic
         self._contract: type[Candidate] | type[Command] = Candidate if topic == "candidates" else Command
         self._nearest = nearest
         self._metrics = metrics
+        self._guard = guard
 
     def prepare(self, message: Message) -> Candidate | Command:
         """Raises ValueError for anything that is not what the topic holds."""
@@ -94,7 +106,21 @@ class ResolveStage:
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]], now: datetime
     ) -> list[Outgoing]:
         """One transaction, in as many runs as it takes for each stated version to be compared with the state before it."""
-        return [message for run in _runs(group) for message in self._commit_run(connection, run, now)]
+        admitted = self._admitted(connection, group)
+        return [message for run in _runs(admitted) for message in self._commit_run(connection, run, now)]
+
+    def _admitted(
+        self, connection: Connection, group: Sequence[Delivered[Candidate | Command]]
+    ) -> Sequence[Delivered[Candidate | Command]]:
+        """Without what was under way when its owner, conversation or turn was erased."""
+        if self._guard is None:
+            return group
+        refused = self._guard.refuses(connection, [_named(item.item) for item in group])
+        return [
+            item
+            for item, gone in zip(group, refused, strict=True)
+            if not gone or (isinstance(item.item, Command) and item.item.kind is CommandKind.ERASE)
+        ]
 
     def _commit_run(
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]], now: datetime
@@ -148,6 +174,10 @@ class ResolveStage:
                     claims += self._adopt(connection, work, command)
                     received.append(key)
                     continue
+                if command.kind is CommandKind.ERASE:
+                    self._erase(connection, work, command)
+                    received.append(key)
+                    continue
                 if command.kind is CommandKind.REPUBLISH:
                     self._republish(connection, work, command)
                     received.append(key)
@@ -171,7 +201,7 @@ class ResolveStage:
 
     def _adopt(self, connection: Connection, work: _Group, command: Command) -> list[Candidate]:
         """Cells of an export; what has to find its cell here is returned."""
-        made = adopted(connection, command)
+        made = adopted(connection, command, lambda about: self._let_in(connection, about))
         for retraction in made.retractions:
             self._retract(connection, work, retraction)
         work.adopted |= made.cells
@@ -183,6 +213,24 @@ class ResolveStage:
             touched.new += entries
             work.claims += [(entry, slot_key, cell_key) for entry in entries]
         return made.claims
+
+    def _let_in(self, connection: Connection, about: Sequence[Candidate | Turn]) -> list[bool]:
+        """Which of these may come with an import: what was erased may not."""
+        if self._guard is None:
+            return [True] * len(about)
+        return [not gone for gone in self._guard.refuses(connection, [_named(item) for item in about])]
+
+    def _erase(self, connection: Connection, work: _Group, command: Command) -> None:
+        owner_key = command.owner_key
+        gone = erased(connection, command)
+        work.erased += [(memory_id, owner_key, version) for memory_id, version in gone.tombstones]
+        for cell_key, (slot_key, entries) in gone.left.items():
+            touched = work.cells.setdefault(cell_key, _Touched(owner_key, slot_key))
+            touched.simulate = True
+            touched.new += entries
+            work.claims += [(entry, slot_key, cell_key) for entry in entries]
+        if gone.whole:
+            del work.sequences[owner_key]
 
     def _republish(self, connection: Connection, work: _Group, command: Command) -> None:
         made = republished(connection, command)
@@ -265,6 +313,8 @@ class ResolveStage:
 
     def _fold(self, connection: Connection, work: _Group) -> list[tuple[Change, str, str]]:
         stored = {key: item.cell for key, item in work.adopted.items()} | ledger.load_cells(connection, work.cells)
+        first = [(key, touched.new[0].claim) for key, touched in work.cells.items() if touched.new]
+        stored = with_risen(connection, stored, first, work.now)
         voided = ledger.retractions_of(connection, [entry.claim.turn_key for entry, _slot, _cell in work.claims])
         folded: dict[str, Cell] = {}
         changes: list[tuple[Change, str, str]] = []
@@ -305,7 +355,10 @@ class ResolveStage:
     def _publish(self, connection: Connection, work: _Group, changes: list[tuple[Change, str, str]]) -> list[Outgoing]:
         latest: dict[str, tuple[Memory, str, str]] = {}
         events: list[MemoryUpdated] = []
-        out: list[Outgoing] = []
+        out = [
+            Outgoing("memory_updated", name, owner_key, None, work.partitions[owner_key], version=version)
+            for name, owner_key, version in work.erased
+        ]
         as_it_was = [(change, item.slot_key, key) for key, item in work.adopted.items() for change in item.changes()]
         for change, slot_key, cell_key in [*as_it_was, *work.again, *changes]:
             memory = change.memory
@@ -326,7 +379,7 @@ class ResolveStage:
             partition = work.partitions[owner_key]
             out.append(Outgoing("memory_updated", memory.id, owner_key, event.to_bytes(), partition))
             if memory.status is Status.DELETED:
-                out.append(Outgoing("memory_updated", memory.id, owner_key, None, partition))
+                out.append(Outgoing("memory_updated", memory.id, owner_key, None, partition, version=memory.version))
             if change.change is ChangeKind.QUARANTINED and not _is_asked(connection, change):
                 work.reviews.append(_question(change))
             self._metrics.changes.labels(change.change.value).inc()
@@ -363,6 +416,12 @@ def _runs(group: Sequence[Delivered[Candidate | Command]]) -> Iterator[list[Deli
             moved.add(item.owner_key)
     if run:
         yield run
+
+
+def _named(item: Candidate | Command | Turn) -> Named:
+    if isinstance(item, Command):
+        return Named(item.tenant, item.owner_key)
+    return Named(item.tenant, item.owner_key, digest(item.tenant, item.conversation_id), item.turn_key)
 
 
 def _refusal_of(command_id: str) -> str:

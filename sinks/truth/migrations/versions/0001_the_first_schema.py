@@ -41,6 +41,25 @@ def upgrade() -> None:
         batch_op.create_index("ix_api_keys_principal", ["principal_key"], unique=False)
 
     op.create_table(
+        "audit_chain",
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("at", sinks.truth.tables.Utc(), nullable=False),
+        sa.Column(
+            "entry",
+            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            nullable=False,
+        ),
+        sa.Column("previous", sa.String(length=64), nullable=False),
+        sa.Column("hash", sa.String(length=64), nullable=False),
+        sa.Column("signature", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    op.create_table(
         "batches",
         sa.Column("batch_id", sa.String(length=32), nullable=False),
         sa.Column("conversation_key", sa.String(length=32), nullable=False),
@@ -277,6 +296,68 @@ def upgrade() -> None:
         batch_op.create_index("ix_decisions_turn", ["turn_key"], unique=False)
 
     op.create_table(
+        "erased_memories",
+        sa.Column("memory_id", sa.String(length=36), nullable=False),
+        sa.Column("cell_key", sa.String(length=32), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("erasure_id", sa.String(length=36), nullable=False),
+        sa.PrimaryKeyConstraint("memory_id"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    with op.batch_alter_table("erased_memories", schema=None) as batch_op:
+        batch_op.create_index("ix_erased_memories_cell", ["cell_key"], unique=False)
+        batch_op.create_index("ix_erased_memories_erasure", ["erasure_id"], unique=False)
+
+    op.create_table(
+        "erasure_counts",
+        sa.Column("erasure_id", sa.String(length=36), nullable=False),
+        sa.Column("store", sa.String(length=64), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("erasure_id", "store"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    op.create_table(
+        "erasures",
+        sa.Column("erasure_id", sa.String(length=36), nullable=False),
+        sa.Column("scope", sa.String(length=16), nullable=False),
+        sa.Column("subject_key", sa.String(length=32), nullable=False),
+        sa.Column("tenant_key", sa.String(length=32), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column(
+            "target",
+            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            nullable=True,
+        ),
+        sa.Column(
+            "steps",
+            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            nullable=False,
+        ),
+        sa.Column("holder", sa.String(length=64), nullable=True),
+        sa.Column("held_until", sinks.truth.tables.Utc(), nullable=True),
+        sa.Column("opened_at", sinks.truth.tables.Utc(), nullable=False),
+        sa.Column("done_at", sinks.truth.tables.Utc(), nullable=True),
+        sa.Column(
+            "receipt",
+            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            nullable=True,
+        ),
+        sa.PrimaryKeyConstraint("erasure_id"),
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_bin",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    with op.batch_alter_table("erasures", schema=None) as batch_op:
+        batch_op.create_index("ix_erasures_status", ["status", "opened_at"], unique=False)
+
+    op.create_table(
         "feedback",
         sa.Column("feedback_key", sa.String(length=32), nullable=False),
         sa.Column("owner_key", sa.String(length=32), nullable=False),
@@ -506,6 +587,7 @@ def upgrade() -> None:
             sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mariadb").with_variant(mysql.MEDIUMBLOB(), "mysql"),
             nullable=True,
         ),
+        sa.Column("version", sa.Integer(), nullable=True),
         sa.Column("created_at", sinks.truth.tables.Utc(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         mariadb_charset="utf8mb4",
@@ -855,6 +937,16 @@ def downgrade() -> None:
         batch_op.drop_index("ix_feedback_owner")
 
     op.drop_table("feedback")
+    with op.batch_alter_table("erasures", schema=None) as batch_op:
+        batch_op.drop_index("ix_erasures_status")
+
+    op.drop_table("erasures")
+    op.drop_table("erasure_counts")
+    with op.batch_alter_table("erased_memories", schema=None) as batch_op:
+        batch_op.drop_index("ix_erased_memories_erasure")
+        batch_op.drop_index("ix_erased_memories_cell")
+
+    op.drop_table("erased_memories")
     with op.batch_alter_table("decisions", schema=None) as batch_op:
         batch_op.drop_index("ix_decisions_turn")
         batch_op.drop_index("ix_decisions_owner")
@@ -898,6 +990,7 @@ def downgrade() -> None:
         batch_op.drop_index("ix_batches_conversation")
 
     op.drop_table("batches")
+    op.drop_table("audit_chain")
     with op.batch_alter_table("api_keys", schema=None) as batch_op:
         batch_op.drop_index("ix_api_keys_principal")
 

@@ -1,0 +1,60 @@
+"""The erasure clock: open erasures are carried out and verified by whoever owns the vectors, however often it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime
+
+from processors.exceptions import MemriverError
+from sinks.truth import Truth, erasure
+from streams.clock import LEFT_BEHIND
+from streams.delivery import Delivery
+from streams.erasing.work import Eraser
+from streams.metrics import Metrics
+
+log = logging.getLogger("memriver.erasure")
+
+_AFTER_TROUBLE_SECONDS = 5.0
+
+
+class ErasureClock:
+    """Any number may run: an erasure is held by one of them at a time."""
+
+    name = "erasure"
+
+    def __init__(
+        self, eraser: Eraser, delivery: Delivery, truth: Truth, metrics: Metrics, *, tick_seconds: float = 0.5
+    ) -> None:
+        self._eraser = eraser
+        self._delivery = delivery
+        self._truth = truth
+        self._metrics = metrics
+        self._tick = tick_seconds
+
+    async def run(self) -> None:
+        """Tick for ever; an error that nobody foresaw ends the process, as in any stage."""
+        try:
+            while True:
+                try:
+                    await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
+                    worked = await self._eraser.step()
+                    await self._gauge()
+                    await asyncio.sleep(0 if worked else self._tick)
+                except MemriverError as error:
+                    # A store that only another process can open is no reason to end: that one will take it.
+                    log.warning("an erasure waits: %s", error)
+                    await self._eraser.let_go()
+                    await asyncio.sleep(_AFTER_TROUBLE_SECONDS)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a clock that is silently dead would break a promise made by law
+            self._delivery.fatal(self.name, error)
+
+    async def _gauge(self) -> None:
+        self._metrics.erasure_age.set(await asyncio.to_thread(self._age, self._delivery.now()))
+
+    def _age(self, now: datetime) -> float:
+        with self._truth.reading() as connection:
+            oldest = erasure.oldest_open(connection)
+        return (now - oldest).total_seconds() if oldest is not None else 0.0

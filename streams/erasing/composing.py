@@ -1,0 +1,93 @@
+"""Erasing, composed: from a runtime to its clock, and from settings to what a command or a request needs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sinks.truth import Truth, erasure, make_engine, suppression
+from sinks.truth.audit import AuditChain, Link
+from sinks.truth.erasure import Erasure
+from streams.erasing.clock import ErasureClock
+from streams.erasing.logs import Logs
+from streams.erasing.looking import Looking
+from streams.erasing.opening import Opening
+from streams.erasing.receipts import checked
+from streams.erasing.work import Eraser, Parts
+from streams.sealing import make_chain, make_sealer
+from streams.settings import Settings
+from streams.vectors import open_collections
+
+if TYPE_CHECKING:
+    from streams.runtime import Runtime
+
+
+def make_erasure_clock(runtime: Runtime, now: Callable[[], datetime]) -> ErasureClock:
+    """The clock of this process."""
+    parts = Parts(
+        settings=runtime.settings,
+        truth=runtime.truth,
+        delivery=runtime.delivery,
+        collections=runtime.collections,
+        sealer=make_sealer(runtime.settings),
+        chain=make_chain(runtime.settings),
+        metrics=runtime.metrics,
+        now=now,
+        holder=f"{socket.gethostname()[:40]}:{os.getpid()}",
+    )
+    return ErasureClock(Eraser(parts), runtime.delivery, runtime.truth, runtime.metrics)
+
+
+def make_opening(settings: Settings, truth: Truth) -> Opening:
+    """Where erasures are asked for."""
+    return Opening(truth, make_sealer(settings), make_chain(settings))
+
+
+async def verify(settings: Settings, raw: bytes, *, topics: bool, broker: bool) -> dict[str, Any]:
+    """The receipt, the chain and every store, once more: `faults` in words, `remaining` counts by store.
+
+    Raises:
+        PoisonError: no receipt of this deployment, or a damaged one.
+        FatalError, TransientError: a store cannot be looked at.
+    """
+    chain, sealer = make_chain(settings), make_sealer(settings)
+    receipt, link = checked(chain, raw)
+    truth = Truth(make_engine(settings.database_url.get_secret_value()))
+    collections = open_collections(settings, truth)
+    try:
+        faults, item = await asyncio.to_thread(_in_chain, truth, chain, receipt, link)
+        looking = Looking(truth, sealer, Logs(settings) if broker else None, collections)
+        remaining = await looking.look(item) if item is not None else {}
+        if item is not None and topics:
+            remaining |= {f"topic:{name}": number for name, number in (await looking.transit(item)).items()}
+        return {
+            "erasure_id": receipt["erasure_id"],
+            "faults": faults,
+            "remaining": remaining,
+            # Of a lifted subject nothing is looked for: what is there now is a new beginning.
+            "lifted": await asyncio.to_thread(_is_lifted, truth, receipt["subject"], receipt["erasure_id"]),
+        }
+    finally:
+        await asyncio.to_thread(collections.close)
+        truth.close()
+
+
+def _in_chain(truth: Truth, chain: AuditChain, receipt: dict[str, Any], link: Link) -> tuple[list[str], Erasure | None]:
+    with truth.reading() as connection:
+        faults = list(chain.faults(connection))
+        if not chain.holds(connection, link):
+            faults.append("the audit chain does not have this receipt: its end was cut off, or rewritten")
+        item = erasure.get(connection, receipt["erasure_id"])
+    if item is None:
+        faults.append("there is no such erasure here: is it the database of this receipt?")
+    return faults, item
+
+
+def _is_lifted(truth: Truth, subject_key: str, erasure_id: str) -> bool:
+    with truth.reading() as connection:
+        subject = suppression.look(connection, [subject_key]).get(subject_key)
+    return subject is None or subject.erasure_id != erasure_id
