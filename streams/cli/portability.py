@@ -88,6 +88,9 @@ def import_memories(
     origin_key_file: Annotated[
         Path | None, typer.Option("--origin-key-file", help="hash key of the deployment that signed the export")
     ] = None,
+    with_turns: Annotated[
+        bool, typer.Option("--with-turns", help="store the export's turns too; a replay of the log does not know them")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="look at all of it and send nothing")] = False,
     json: Json = False,
 ) -> None:
@@ -111,6 +114,7 @@ def import_memories(
                 origin=origin,
                 now=wall_clock(),
                 by=BY,
+                with_turns=with_turns,
             )
             report = done.report
             about: dict[str, Any] = {

@@ -28,7 +28,8 @@ class Import:
     """One memriver export on its way into this deployment.
 
     `tenant` and `as_owner` say whose the memories will be; without `as_owner` they stay whose they were, and the export
-    must be of `tenant`. `origin` is another deployment's hash key, for an export that it signed.
+    must be of `tenant`. `origin` is another deployment's hash key, for an export that it signed. `with_turns` stores turns
+    that were judged there; they are not in this deployment's log, so a replay makes nothing of them.
 
     Raises:
         DamagedExport: the file is not whole.
@@ -46,6 +47,7 @@ class Import:
         origin: Signer | None,
         now: datetime,
         by: str,
+        with_turns: bool = False,
     ) -> None:
         self._path = path
         self.checked: Checked = check(path, (signer,) if origin is None else (signer, origin))
@@ -62,7 +64,7 @@ class Import:
         same = header.tenant == tenant and self.target.owner == was
         self._renaming = None if same else Renaming(was, tenant, self.target.owner)
         self._screen = Screen(gate, vouched=self.checked.vouched)
-        self._by, self._now = by, now
+        self._by, self._now, self._with_turns = by, now, with_turns
         # Everything once without sending: what cannot be sent must not stop half way.
         self.report: Report = Report()
         for _message in self.messages():
@@ -70,7 +72,14 @@ class Import:
 
     def messages(self) -> Iterator[Outgoing]:
         """All messages, in order; the same ones each time."""
-        orders = Orders(self.target, self._screen, by=self._by, now=self._now, renaming=self._renaming)
+        orders = Orders(
+            self.target,
+            self._screen,
+            by=self._by,
+            now=self._now,
+            renaming=self._renaming,
+            with_turns=self._with_turns,
+        )
         self.report = orders.report
         yield from orders.messages(parts(self._path))
 

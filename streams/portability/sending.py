@@ -69,13 +69,21 @@ class Orders:
     """Parts of an export in, messages out, in the same order. `report` grows as they are taken."""
 
     def __init__(
-        self, target: Target, screen: Screen, *, by: str, now: datetime, renaming: Renaming | None = None
+        self,
+        target: Target,
+        screen: Screen,
+        *,
+        by: str,
+        now: datetime,
+        renaming: Renaming | None = None,
+        with_turns: bool = False,
     ) -> None:
         self._target = target
         self._screen = screen
         self._by = by
         self._now = now
         self._renaming = renaming
+        self._with_turns = with_turns
         self.report = Report()
 
     def messages(self, parts: Iterable[Part]) -> Iterator[Outgoing]:
@@ -120,13 +128,16 @@ class Orders:
         if self._renaming is not None:
             self.report.left_out["turn_of_another_name"] += 1
             return
-        self.report.turns += 1
         if line.outcome in _WAITING:
             # The model had not seen it: here it is a turn like any other.
             turn: Turn = line.turn
+            self.report.turns += 1
             yield Outgoing("turns", turn.conversation_key, turn.conversation_key, turn.to_bytes())
-        else:
+        elif self._with_turns:
+            self.report.turns += 1
             yield line
+        else:
+            self.report.left_out["turn_judged_elsewhere"] += 1
 
     def _cell(self, bundle: Bundle) -> Iterator[Part | Outgoing]:
         report = self.report

@@ -106,15 +106,18 @@ def test_an_export_imported_elsewhere_is_exported_again_with_the_same_content(
     assert {event.memory.id: event.memory for event in other.events} == {item.id: item for item in other.held()}
 
 
-def test_turns_travel_with_what_became_of_them_and_those_nobody_judged_go_through_intake(
+def test_turns_travel_if_asked_for_and_those_nobody_judged_go_through_intake(
     here: Traveller, there: Callable[..., Traveller], tmp_path: Path
 ) -> None:
-    other = there()
-    other.adopt(here.export(tmp_path / "first.jsonl", with_turns=True))
-    with other.truth.reading() as connection:
-        found = {row["turn_id"]: row["outcome"] for row in turns.outcomes(connection)}
-    assert found == {"t1": "remembered", "t2": "remembered", "t4": "remembered"}
-    assert [message.key for message in other.turns] == [turn(16).conversation_key]
+    path = here.export(tmp_path / "first.jsonl", with_turns=True)
+    other, bare = there(), there("bare")
+    other.adopt(path, with_turns=True)
+    assert bare.adopt(path).report.left_out == {"turn_judged_elsewhere": 3}
+    for deployment, stored in ((other, {"t1": "remembered", "t2": "remembered", "t4": "remembered"}), (bare, {})):
+        with deployment.truth.reading() as connection:
+            assert {row["turn_id"]: row["outcome"] for row in turns.outcomes(connection)} == stored
+        assert [message.key for message in deployment.turns] == [turn(16).conversation_key]
+        assert content(deployment.export(tmp_path / "again.jsonl")) == content(here.export(tmp_path / "bare.jsonl"))
 
 
 def test_importing_again_changes_nothing_here_or_there(
@@ -122,13 +125,13 @@ def test_importing_again_changes_nothing_here_or_there(
 ) -> None:
     path = here.export(tmp_path / "first.jsonl", with_turns=True)
     other = there()
-    other.adopt(path)
+    other.adopt(path, with_turns=True)
     for deployment in (here, other):
         before, told = deployment.everything(), len(deployment.events)
-        deployment.adopt(path)
+        deployment.adopt(path, with_turns=True)
         # Long after, when the inbox has forgotten the commands.
         deployment.truth.run(lambda connection: connection.execute(delete(tables.inbox)))
-        deployment.adopt(path)
+        deployment.adopt(path, with_turns=True)
         assert deployment.everything() == before
         assert len(deployment.events) == told
 
