@@ -171,10 +171,11 @@ def orders(live: Connection) -> Iterator[list[Carried]]:
     query = select(retractions, claims.c.body).join(claims, ordered).outerjoin(turns, said)
     for rows in pages(live, query.where(turns.c.turn_key.is_(None)), retractions.c.retraction_key):
         # A command that made two claims is here twice.
-        yield [_undo(row) for row in {row.retraction_key: row for row in rows}.values()]
+        yield [taken_back(row) for row in {row.retraction_key: row for row in rows}.values()]
 
 
-def _undo(row: Row[Any]) -> Carried:
+def taken_back(row: Row[Any]) -> Carried:
+    """A retraction, from its row and the body of a claim that it voids."""
     claim = Candidate.from_bytes(row.body.encode())
     command = Command(
         command_id=new_id("carried", row.retraction_key),

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -17,6 +18,7 @@ from sinks.truth import Truth, make_engine, replays
 from sinks.truth.beside import Beside
 from sinks.truth.migrate import check as check_schema
 from sinks.truth.replays import Judging, Plan, Progress
+from sinks.truth.takeover import take_over
 from streams.replay import merging, workers
 from streams.replay.building import Builder
 from streams.replay.comparing import Comparison, compare
@@ -26,6 +28,9 @@ from streams.replay.run import Position, summary
 from streams.settings import Settings
 
 _NOTHING = "there is no replay: `memriver replay start --from-beginning` begins one"
+_LAG = timedelta(hours=1)
+"""How much later than it was published a turn may have come in: it is taken over by when it came, and read by when it was
+published. What lagged more is missed by the switch, which then refuses."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -146,11 +151,18 @@ class Operator:
                 f"{plan.topic} has lost its beginning in {len(lost)} partitions (retention): replay with --since a time that "
                 "it still holds; what is older is then taken over as it is"
             )
-        positions = dict(extent.starts) if plan.since is None else await log.since(plan.since)
+        positions = dict(extent.starts) if plan.since is None else await log.since(plan.since - _LAG)
         await asyncio.to_thread(self.beside.create)
         await asyncio.to_thread(live.run, replays.unmark)
         with self._open() as beside:
-            beside.run(lambda c: replays.begin(c, plan, Progress(clock=plan.since or _EPOCH), positions))
+            await asyncio.to_thread(beside.run, partial(self._first, live, plan, positions))
+
+    def _first(self, live: Truth, plan: Plan, positions: Mapping[int, int], connection: Connection) -> None:
+        if plan.since is not None:
+            with live.reading() as here:
+                for carried in take_over(here, connection, plan.since):
+                    replays.stage(connection, carried)
+        replays.begin(connection, plan, Progress(clock=plan.since or _EPOCH), positions)
 
     async def _turn(self, *, to_replayed: bool, report: Callable[[Position], None]) -> Merged:
         check_schema(self._url)
