@@ -218,12 +218,9 @@ def _behind(settings: Settings, stage: str, topics: tuple[str, ...]) -> int:
 async def _verdict(
     settings: Settings, house: House, truth: Truth, replica: Replica, load: Load, result: Result
 ) -> None:
-    for _ in range(100):
-        if replica.status.live and replica.status.lag == 0 and not replica.status.trouble:
-            break
-        await asyncio.sleep(0.2)
     await asyncio.gather(*(house.terminate(worker) for worker in house.workers))
     found = await asyncio.to_thread(_evidence, settings, house, truth, load)
+    await _followed(replica, found, result)
     found.held = {memory.id: (memory.version, memory.status) for memory in replica.memories(any_status=True)}
     found.conflicts = replica.status.counts.conflict
     result.violations += await asyncio.to_thread(verify, load.produced, load.acknowledged, found)
@@ -244,6 +241,19 @@ async def _verdict(
             "workers that ended by themselves": len(house.ended),
         }
     )
+
+
+async def _followed(replica: Replica, found: Found, result: Result) -> None:
+    """The replica has read everything, or has had a minute and a half for it: then its delay is a fault of its own."""
+    truth = {key: (row.version, row.status) for key, row in found.memories.items() if row.status != "deleted"}
+    for waited in range(180):
+        held = {memory.id: (memory.version, memory.status) for memory in replica.memories(any_status=True)}
+        if held == truth:
+            if waited > 20:
+                result.remarks.append(f"the replica needed {waited / 2:.0f} s after the last event")
+            return
+        await asyncio.sleep(0.5)
+    result.remarks.append(f"the replica is behind: {replica.status}")
 
 
 def _evidence(settings: Settings, house: House, truth: Truth, load: Load) -> Found:
