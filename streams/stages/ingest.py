@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from processors.batching import BatchLimits
-from processors.intake import Intake, Judged
+from processors.intake import LAST_REVISION, Intake, Judged
 from processors.policy import Decision
 from processors.resolution import order_key
 from schemas import Command, CommandKind, Outcome, Role, Turn, digest, new_id
@@ -121,9 +121,9 @@ class IngestStage:
                     work.copies.append((turn, turn.to_bytes()))
                 work.count("duplicate")
                 return
-            work.out.append(_outgoing(delivered, _void(turn, turn.revision if not turn.deleted else None)))
+            work.out.append(_outgoing(delivered, _void(turn)))
         elif turn.deleted:
-            work.out.append(_outgoing(delivered, _void(turn, None)))
+            work.out.append(_outgoing(delivered, _void(turn)))
         conversation = work.conversations.get(turn.conversation_key)
         if conversation is None:
             conversation = Conversation(turn.conversation_key, turn.tenant, turn.conversation_id, turn.sent_at)
@@ -199,9 +199,12 @@ def sealed(admission: Admission, turn: Turn, body: bytes) -> Outgoing:
     return Outgoing("turns.sealed", read_frame(raw).message_id.hex(), turn.conversation_key, raw)
 
 
-def _void(turn: Turn, below_revision: int | None) -> Command:
-    """An edit voids what earlier revisions said; a deletion voids all of it."""
-    key = digest("void", turn.turn_key, str(below_revision))
+def _void(turn: Turn) -> Command:
+    """An edit voids what earlier revisions said, a deletion its own as well: a later revision is the turn restored."""
+    below_revision: int | None = turn.revision
+    if turn.deleted:
+        below_revision = turn.revision + 1 if turn.revision < LAST_REVISION else None
+    key = digest("void", turn.turn_key, str(turn.revision), str(turn.deleted))
     return Command(
         command_id=new_id("void", turn.turn_key, str(turn.revision), str(turn.deleted)),
         kind=CommandKind.RETRACT_TURN,

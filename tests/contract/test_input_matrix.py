@@ -258,3 +258,13 @@ async def test_a_second_deletion_also_ends_what_was_said_in_between_and_comes_la
 
 def test_every_topic_that_a_stage_reads_has_its_unreadable_message() -> None:
     assert set(READERS) == {"turns", *UNREADABLE}
+
+
+async def test_a_deleted_turn_that_its_gateway_restores_holds_again(world: World) -> None:
+    """Scenario: deleted at revision 1, restored at revision 2, in either order. We expect what revision 2 says."""
+    restored = [said(1, "", revision=1, deleted=True), said(1, "我住在上海", revision=2)]
+    await heard(world, said(1, "我住在北京"), *restored)
+    late = [said(2, "我对芒果过敏", revision=2), said(2, "", revision=1, deleted=True), said(2, "我对花生过敏")]
+    await heard(world, *late)
+    assert held(world) == {"residence": {"上海"}, "allergy": {"芒果"}}
+    assert broken(world) == []

@@ -1,4 +1,4 @@
-"""The whole river as a state machine: whatever happens to messages, processes and clocks, what holds is what was said (W12).
+"""The river as a state machine: whatever happens to messages, processes and clocks, what holds is what was said (W12).
 
 Real delivery and stages run over a log, a vector store and a clock in this process, and truth in SQLite. In the end
 everything is delivered, and the world must equal a plain model of the same words and an undisturbed run of the same inputs.

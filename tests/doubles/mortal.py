@@ -22,7 +22,7 @@ from processors.batching import BatchLimits
 from processors.intake import Intake, Judged
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
-from processors.ports import ChatReply
+from processors.ports import ChatModel, ChatReply
 from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
 from recall.session import SessionMemory
@@ -173,12 +173,13 @@ def model_reply(user: str) -> str:
 
 @dataclass(slots=True)
 class World:
-    """What outlives a process: database, log, vectors, the model, and the wall clock."""
+    """What outlives a process: database, log, vectors, the wall clock, and the model: as `reply` says, or another one."""
 
     truth: Truth
     log: Log = field(default_factory=Log)
     vectors: Vectors = field(default_factory=Vectors)
     reply: Callable[[str], str] = model_reply
+    model: ChatModel | None = None
     now: datetime = NOW
 
     async def say(self, *payloads: bytes | tuple[str, bytes], topic: str = "turns") -> None:
@@ -317,7 +318,7 @@ class Process:
             "feedback": FeedbackStage(gate(), rules(), self.metrics, lambda: EMBEDDER.model),
             "bury": BuryStage(),
         }
-        channel = ModelChannel(Model(self), _free)
+        channel = ModelChannel(world.model or Model(self), _free)
         self._extract = ExtractStage(self.truth, self.delivery, gate(), self.metrics, channel, attempts=5)
         self._clock = BatchClock(self.delivery, limits, self.metrics)
         self._expiry = ExpiryClock(self.delivery)
