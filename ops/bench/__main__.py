@@ -20,7 +20,7 @@ from typing import Any
 
 from ops.bench import measure
 from ops.bench.rebuild import rebuild
-from ops.bench.recall import recall
+from ops.bench.recall import SIZES, recall
 from ops.dev.services import Kafka, MariaDb
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -36,12 +36,15 @@ def main() -> None:
     parser.add_argument(
         "--turns", type=int, default=None, help="size of a measurement: turns; memories for recall and rebuild"
     )
+    parser.add_argument(
+        "--sizes", type=_sizes, default=SIZES, help="numbers of memories for recall: 1000,10000,100000,1000000"
+    )
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
     if arguments.only in (None, "recall"):
         # Before the others and without a server: what it says of memory is this process's own.
         print("measuring recall …", file=sys.stderr)
-        results["recall"] = recall((arguments.turns,) if arguments.turns else (1_000, 10_000, 100_000))
+        results["recall"] = recall((arguments.turns,) if arguments.turns else arguments.sizes)
     if arguments.only in (None, "rebuild"):
         print("measuring rebuild …", file=sys.stderr)
         results["rebuild"] = rebuild(arguments.turns or 100_000)
@@ -57,6 +60,10 @@ def main() -> None:
             indent=2,
         )
     )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part.replace("_", "")) for part in text.split(","))
 
 
 def _with_servers(arguments: argparse.Namespace) -> dict[str, Any]:
