@@ -24,11 +24,32 @@ MAX_OPEN_BATCHES = 64
 """Batches that may wait for the model before intake pauses: each may hold 4 MB, and so may a partition."""
 
 
+class Seldom(logging.Filter):
+    """Lets a message through once in so many seconds: a client without its broker says the same a hundred times a second."""
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """By the message before its values are filled in."""
+        message = str(record.msg)
+        last = self._last.get(message)
+        if last is not None and record.created - last < self._seconds:
+            return False
+        if len(self._last) > 1_000:
+            self._last.clear()
+        self._last[message] = record.created
+        return True
+
+
 def quiet_logs(level: str) -> None:
-    """One line per message on stderr; the libraries speak only of trouble."""
+    """One line per message on stderr; the libraries speak only of trouble, and of the same trouble now and then."""
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in ("faust", "aiokafka", "mode", "kafka", "httpx", "openai", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("aiokafka").addFilter(Seldom())
 
 
 class Embedded:
