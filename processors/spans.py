@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import regex
@@ -56,8 +57,9 @@ _BLOCKS: Final = (
     regex.compile(r"`[^`\n]{1,400}`"),
     regex.compile(r"(?i)\b(?:https?|ftp)://[^\s，。；、）」』”]++|\bwww\.[^\s，。；、）」』”]++"),
 )
-_BLOCK_HINT: Final = regex.compile(
-    r"(?i)[`<>＞「\[【]|~~~|://|www\.|memor|记忆|记憶|画像|档案|已知|信息|know|wrote|写道|fwd?|fw[:：]|转发|转自|"
+# Of the lower-cased text: not to care about case costs more than all else here.
+_BLOCK_HINT: Final = re.compile(
+    r"[`<>＞「\[【]|~~~|://|www\.|memor|记忆|记憶|画像|档案|已知|信息|know|wrote|写道|fwd?|fw[:：]|转发|转自|"
     r"---|forward|traceback|"
     r"error|warn|info|debug|trace|fatal|caused by|\bat |file \"|\d:\d|(?:user|human|assistant|ai|bot|system|tool|"
     r"gpt|claude|"
@@ -112,7 +114,7 @@ def own_words(text: str) -> str:
     the speaker orders to be remembered, or that is a name, is content and stays. Newlines are kept.
     """
     out = text
-    if _BLOCK_HINT.search(out):
+    if _BLOCK_HINT.search(out.lower()):
         for pattern in _BLOCKS:
             out = pattern.sub(_blank, out)
     if _QUOTE_MARK.search(out):

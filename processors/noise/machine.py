@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import regex
@@ -43,7 +44,7 @@ _LEAST_OWN: Final = 10
 
 
 # No line of any kind above is without one of these; ordinary words are done here.
-_HINT: Final = regex.compile(
+_HINT: Final = re.compile(
     r"[(\[{=/\\]|\d{2}[:.]\d|[A-Z]{4}|Error|Exception|Traceback|Caused by|goroutine|exit status|npm |\.\.\.\s\d"
     r"|[A-Za-z0-9+/_-]{32}|[0-9a-f]{4,8}[:\s]\s*[0-9a-f]{2}|[\x20-\x7e]{160}"
 )

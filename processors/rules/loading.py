@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
@@ -12,6 +12,7 @@ import regex
 import yaml
 
 from processors.exceptions import FatalError
+from processors.rules.bilingual import Bilingual, Engine, engine
 from processors.rules.model import Rule
 from processors.rules.prefilter import Prefilter
 from processors.slots import known_slots
@@ -25,31 +26,31 @@ _MACRO: Final = regex.compile(r"<<(\w+)>>")
 class Lexicon:
     """Word lists of both languages, as patterns over folded text. Which question each answers is said in the YAML."""
 
-    leads: regex.Pattern[str]
-    asks: regex.Pattern[str]
-    opens_question: regex.Pattern[str]
-    confirm_tag: regex.Pattern[str]
-    request_tail: regex.Pattern[str]
-    supposes: regex.Pattern[str]
-    voices_turn: regex.Pattern[str]
-    voices_sentence: regex.Pattern[str]
-    voices_back: regex.Pattern[str]
-    voices_colon: regex.Pattern[str]
-    speaker: regex.Pattern[str]
-    subject: regex.Pattern[str]
-    anaphora: regex.Pattern[str]
-    unworthy: regex.Pattern[str]
-    courtesy: regex.Pattern[str]
-    steers: regex.Pattern[str]
-    chores: regex.Pattern[str]
-    contrast: regex.Pattern[str]
-    contrast_clause: regex.Pattern[str]
-    corrects: regex.Pattern[str]
-    bounds: regex.Pattern[str]
-    coming: regex.Pattern[str]
-    timely: regex.Pattern[str]
-    weak_retract: regex.Pattern[str]
-    triggers: regex.Pattern[str]
+    leads: Engine
+    asks: Bilingual
+    opens_question: Bilingual
+    confirm_tag: Bilingual
+    request_tail: Bilingual
+    supposes: Bilingual
+    voices_turn: Bilingual
+    voices_sentence: Bilingual
+    voices_back: Bilingual
+    voices_colon: Engine
+    speaker: Engine
+    subject: Bilingual
+    anaphora: Engine
+    unworthy: Engine
+    courtesy: Engine
+    steers: Engine
+    chores: Engine
+    contrast: Bilingual
+    contrast_clause: Bilingual
+    corrects: Engine
+    bounds: Engine
+    coming: Engine
+    timely: Engine
+    weak_retract: Bilingual
+    triggers: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +164,22 @@ def _rule(row: dict[str, Any], language: str, macros: dict[str, str]) -> Rule:
 
 
 def _lexicon(documents: list[dict[str, Any]]) -> Lexicon:
-    compiled: dict[str, regex.Pattern[str]] = {}
-    for name in Lexicon.__dataclass_fields__:
-        parts = [
-            f"(?:{_expand(document['lexicon'][name], document['macros'])})"
-            for document in documents
-            if name in document["lexicon"]
-        ]
-        pattern = "|".join(parts)
-        # Any number of fillers may stand before a statement; possessive, so that they are never given back.
-        compiled[name] = regex.compile(rf"(?:(?:{pattern})[\s,!~.]*)*+" if name == "leads" else pattern)
+    compiled: dict[str, Any] = {}
+    for field in fields(Lexicon):
+        parts = {
+            language: _expand(document["lexicon"][field.name], document["macros"])
+            for language, document in zip(LANGUAGES, documents, strict=True)
+            if field.name in document["lexicon"]
+        }
+        try:
+            if field.type == "Bilingual":
+                compiled[field.name] = Bilingual(parts)
+                continue
+            pattern = "|".join(f"(?:{part})" for part in parts.values())
+            # Any number of fillers may stand before a statement; possessive, so that they are never given back.
+            compiled[field.name] = engine(rf"(?:(?:{pattern})[\s,!~.]*)*+" if field.name == "leads" else pattern)
+        except regex.error as error:
+            raise FatalError(f"the word list {field.name} does not compile: {error}") from error
     return Lexicon(**compiled)
 
 
