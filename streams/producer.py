@@ -169,7 +169,8 @@ class EventProducer:
         if self._started and (self._producer is None or self._producer is self._broken):
             async with self._renewing:
                 over = self._producer
-                if over is not None and over is self._broken:
+                beyond_use = over is self._broken
+                if over is not None and beyond_use:
                     self._producer = self._broken = None
                     await over.stop()
                 if self._producer is None:
