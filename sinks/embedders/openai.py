@@ -20,6 +20,7 @@ from sinks import outages
 from sinks.embedders.exceptions import RefusedTexts
 from sinks.embedders.text import blank_vector, clean, mean_of_pieces, unit_rows
 from sinks.embedders.token_budget import estimate_tokens, split
+from sinks.retry_after import retry_after
 
 KNOWN_DIMENSIONS = {
     "text-embedding-3-small": 1536,
@@ -191,7 +192,7 @@ class OpenAIEmbedder:
             if _transient_status(status):
                 raise TransientError(
                     f"the embedding endpoint answered {status}",
-                    retry_after=_retry_after(exc),
+                    retry_after=retry_after(exc.response.headers),
                     part="embedder",
                     outage=outages.http(status) or Outage.AWAY,
                 ) from exc
@@ -230,12 +231,12 @@ class OpenAIEmbedder:
         """Exponential with full jitter, or what the endpoint asks for."""
         jittered = tenacity.wait_random_exponential(multiplier=0.5, max=self._limits.longest_wait_s)(state)
         error = state.outcome.exception() if state.outcome else None
-        asked = _retry_after(error) if isinstance(error, openai.APIStatusError) else None
+        asked = retry_after(error.response.headers) if isinstance(error, openai.APIStatusError) else None
         return max(jittered, asked or 0.0)
 
     def _worth_retrying(self, error: BaseException) -> bool:
         if isinstance(error, openai.APIStatusError):
-            asked = _retry_after(error)
+            asked = retry_after(error.response.headers)
             return _transient_status(error.status_code) and (asked or 0.0) <= self._limits.longest_wait_s
         return isinstance(error, openai.APIConnectionError | TransientError)
 
@@ -246,12 +247,3 @@ class _TooLarge(Exception):
 
 def _transient_status(status: int) -> bool:
     return status in (408, 409, 425, 429) or status >= 500
-
-
-def _retry_after(error: openai.APIStatusError) -> float | None:
-    """Seconds from the Retry-After header; the date form (RFC 9110, 10.2.3) is left to the default backoff."""
-    value = error.response.headers.get("retry-after", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        return None

