@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sinks.truth import Truth, erasure, make_engine, suppression
 from sinks.truth.audit import AuditChain, Link
 from sinks.truth.erasure import Erasure
+from sinks.vectors.collections import Collections
 from streams.erasing.clock import ErasureClock
 from streams.erasing.logs import Logs
 from streams.erasing.looking import Looking
@@ -26,20 +27,26 @@ if TYPE_CHECKING:
     from streams.runtime import Runtime
 
 
+def make_eraser(runtime: Runtime, now: Callable[[], datetime]) -> Eraser:
+    """Who carries erasures out in this process."""
+    return Eraser(
+        Parts(
+            settings=runtime.settings,
+            truth=runtime.truth,
+            delivery=runtime.delivery,
+            collections=runtime.collections,
+            sealer=make_sealer(runtime.settings),
+            chain=make_chain(runtime.settings),
+            metrics=runtime.metrics,
+            now=now,
+            holder=f"{socket.gethostname()[:40]}:{os.getpid()}",
+        )
+    )
+
+
 def make_erasure_clock(runtime: Runtime, now: Callable[[], datetime]) -> ErasureClock:
     """The clock of this process."""
-    parts = Parts(
-        settings=runtime.settings,
-        truth=runtime.truth,
-        delivery=runtime.delivery,
-        collections=runtime.collections,
-        sealer=make_sealer(runtime.settings),
-        chain=make_chain(runtime.settings),
-        metrics=runtime.metrics,
-        now=now,
-        holder=f"{socket.gethostname()[:40]}:{os.getpid()}",
-    )
-    return ErasureClock(Eraser(parts), runtime.delivery, runtime.truth, runtime.metrics)
+    return ErasureClock(make_eraser(runtime, now), runtime.delivery, runtime.truth, runtime.metrics)
 
 
 def make_opening(settings: Settings, truth: Truth) -> Opening:
@@ -47,8 +54,12 @@ def make_opening(settings: Settings, truth: Truth) -> Opening:
     return Opening(truth, make_sealer(settings), make_chain(settings))
 
 
-async def verify(settings: Settings, raw: bytes, *, topics: bool, broker: bool) -> dict[str, Any]:
+async def verify(
+    settings: Settings, raw: bytes, *, topics: bool, broker: bool, collections: Collections | None = None
+) -> dict[str, Any]:
     """The receipt, the chain and every store, once more: `faults` in words, `remaining` counts by store.
+
+    `topics`: also the messages in topics that age out. `broker`: there is one. `collections`: opened already.
 
     Raises:
         PoisonError: no receipt of this deployment, or a damaged one.
@@ -57,10 +68,10 @@ async def verify(settings: Settings, raw: bytes, *, topics: bool, broker: bool) 
     chain, sealer = make_chain(settings), make_sealer(settings)
     receipt, link = checked(chain, raw)
     truth = Truth(make_engine(settings.database_url.get_secret_value()))
-    collections = open_collections(settings, truth)
+    held = collections or open_collections(settings, truth)
     try:
         faults, item = await asyncio.to_thread(_in_chain, truth, chain, receipt, link)
-        looking = Looking(truth, sealer, Logs(settings) if broker else None, collections)
+        looking = Looking(truth, sealer, Logs(settings) if broker else None, held)
         remaining = await looking.look(item) if item is not None else {}
         if item is not None and topics:
             remaining |= {f"topic:{name}": number for name, number in (await looking.transit(item)).items()}
@@ -72,7 +83,8 @@ async def verify(settings: Settings, raw: bytes, *, topics: bool, broker: bool) 
             "lifted": await asyncio.to_thread(_is_lifted, truth, receipt["subject"], receipt["erasure_id"]),
         }
     finally:
-        await asyncio.to_thread(collections.close)
+        if collections is None:
+            await asyncio.to_thread(held.close)
         truth.close()
 
 

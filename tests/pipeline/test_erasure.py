@@ -7,11 +7,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
+import pytest
+from sqlalchemy import Connection
+
+from schemas import Status
 from sinks.sealing import DataKeys
 from sinks.truth import erasure, memories
 from sinks.truth.erasure import Erasure, Scope
 from streams.cli.embedded import Embedded
-from streams.erasing.composing import make_opening
+from streams.erasing.composing import make_eraser, make_opening, verify
+from streams.erasing.logs import READERS
 from streams.erasing.opening import Opening, Wish
 from streams.runtime import wall_clock
 from streams.sealed import SealedLog
@@ -23,6 +29,7 @@ STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "feedback", "er
 ANN = Wish(Scope.OWNER, "acme", "zz-ann-zz")
 TRACES = (b"zz-ann-zz", b"Annfield", b"annweed", b"zz-ann-chat", "安城".encode())
 """Words that only ann uses, and her ids."""
+TRANSIT = tuple(f"topic:{name}" for name in READERS)
 
 
 def lines() -> list[dict[str, Any]]:
@@ -111,3 +118,94 @@ def test_no_byte_of_an_erased_person_is_left_and_the_other_is_untouched(tmp_path
     left = bytes_of(tmp_path / "data")
     assert {trace for trace in TRACES if trace in left} == set()
     assert b"Bobtown" in left
+
+
+class Died(BaseException):
+    """The process is gone; nothing may catch it."""
+
+
+async def die_in_every_step(
+    embedded: Embedded, wish: Wish, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Erasure, list[str]]:
+    """Carry it out with a death before each step is recorded: its effects are there, and it is done once more."""
+    asked = await asyncio.to_thread(opening(embedded).open, wish, by="test", reason="", now=wall_clock())
+    runtime, died, real = embedded.runtime, list[str](), erasure.step
+
+    def mortal(connection: Connection, erasure_id: str, name: str, found: Any) -> None:
+        if name not in died:
+            died.append(name)
+            raise Died
+        real(connection, erasure_id, name, found)
+
+    monkeypatch.setattr(erasure, "step", mortal)
+    async with asyncio.timeout(60):
+        while True:
+            eraser = make_eraser(runtime, wall_clock)  # another process, as far as it can tell
+            try:
+                worked = await eraser.step()
+            except Died:
+                continue
+            with runtime.truth.reading() as connection:
+                item = erasure.get(connection, asked.erasure_id)
+            assert item is not None
+            if item.status == "done":
+                return item, died
+            await asyncio.sleep(0 if worked else 0.05)
+
+
+def test_a_conversation_a_memory_and_a_tenant_go_through_a_death_in_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stays is sealed anew and comes out of the log once; the other people's words and memories are as before."""
+    seen: dict[str, Any] = {}
+
+    async def replayed(embedded: Embedded) -> list[str]:
+        log = SealedLog(embedded.settings, embedded.runtime.truth, DataKeys(make_wrapper(embedded.settings)))
+        return sorted([item.turn.turn_id async for item in log.turns()])
+
+    def held(embedded: Embedded, owner: str) -> dict[str, str]:
+        with embedded.runtime.truth.reading() as connection:
+            return {
+                m.attribute: m.value for m in memories.listing(connection, owner=owner) if m.status is Status.ACTIVE
+            }
+
+    async def then(embedded: Embedded) -> None:
+        seen["before"] = held(embedded, "zz-ann-zz")
+        group = Wish(Scope.CONVERSATION, "acme", "group")
+        seen["group"], seen["died"] = await die_in_every_step(embedded, group, monkeypatch)
+        seen["replayed without group"] = await replayed(embedded)
+        seen["without group"] = held(embedded, "zz-ann-zz")
+        with embedded.runtime.truth.reading() as connection:
+            [home] = [m for m in memories.listing(connection, owner="zz-ann-zz") if m.value == "安城"]
+        memory = Wish(Scope.MEMORY, "acme", home.id)
+        seen["memory"], _died = await die_in_every_step(embedded, memory, monkeypatch)
+        seen["without home"] = held(embedded, "zz-ann-zz")
+        seen["replayed without home"] = await replayed(embedded)
+        # Everything once more: what was erased is refused, what stays is known.
+        await publish(embedded, tmp_path / "log.jsonl")
+        await embedded.drained()
+        seen["again"] = held(embedded, "zz-ann-zz")
+        raw = orjson.dumps(dict(seen["memory"].receipt))
+        seen["verified"] = await verify(
+            embedded.settings, raw, topics=True, broker=True, collections=embedded.runtime.collections
+        )
+        seen["tenant"], _died = await die_in_every_step(embedded, Wish(Scope.TENANT, "acme"), monkeypatch)
+
+    stages: tuple[StageName, ...] = ("ingest", "extract", "resolve", "feedback", "bury")
+    process(tmp_path / "data", write_log(tmp_path / "log.jsonl", lines()), stages=stages, then=then)
+    assert seen["died"] == ["ordered", "resolved", "truth", "vectors", "keys", "logs", "verified"]
+    for name in ("group", "memory", "tenant"):
+        receipt = seen[name].receipt
+        assert receipt["remaining"] == dict.fromkeys(receipt["remaining"], 0), name
+    assert seen["group"].receipt["erased"]["turns"] == 2
+    assert seen["replayed without group"] == ["t1", "t2", "t3", "t4", "t5"]
+    assert seen["before"]["residence"] == "安城"
+    assert seen["without home"]["residence"] == "Annfield"
+    assert seen["replayed without home"] == ["t1", "t2", "t4", "t5"]
+    assert seen["again"] == seen["without home"]
+    assert seen["verified"]["faults"] == []
+    # Plain text on its way is still to be read until it ages out, as the receipt says; nothing else is.
+    assert {store for store, number in seen["verified"]["remaining"].items() if number} <= set(TRANSIT)
+    assert seen["verified"]["remaining"]["topic:turns"] > 0
+    left = bytes_of(tmp_path / "data")
+    assert {trace for trace in (*TRACES, b"Bobtown", b"bobnuts") if trace in left} == set()
