@@ -6,6 +6,7 @@ from typing import Any
 
 import faust
 
+from streams.consumer import PromptTransport
 from streams.settings import Settings
 
 
@@ -44,6 +45,7 @@ def make_app(settings: Settings, stage: str) -> Any:
         producer_acks=-1,
     )
     app.finalize()
+    app.transport = PromptTransport(app.conf.broker_consumer, app)
     return app
 
 
