@@ -22,9 +22,11 @@ from sinks.truth.takeover import take_over
 from streams.replay import merging, workers
 from streams.replay.building import Builder
 from streams.replay.comparing import Comparison, compare
+from streams.replay.door import returning
 from streams.replay.log import TurnLog
 from streams.replay.merging import Merged
 from streams.replay.run import Position, summary
+from streams.sealing import make_identities
 from streams.settings import Settings
 
 _NOTHING = "there is no replay: `memriver replay start --from-beginning` begins one"
@@ -184,6 +186,12 @@ class Operator:
                     f"{missing} turns of the live schema are not in the log: a switch would lose what was made of them; replay "
                     "with --since a time after them"
                 )
+            erased = await asyncio.to_thread(self._returning, live, beside)
+            if erased:
+                raise FatalError(
+                    f"{erased} people, conversations or turns that were erased meanwhile are still in the schema beside: "
+                    "`memriver replay drop`, and start again"
+                )
             merged = await self._merge(live, beside, plan, judging)
             await asyncio.to_thread(self.beside.exchange, live)
             return merged
@@ -235,6 +243,10 @@ class Operator:
     def _missing(self, live: Truth, beside: Truth) -> int:
         with live.reading() as here, beside.reading() as there:
             return replays.missing_turns(here, there)
+
+    def _returning(self, live: Truth, beside: Truth) -> int:
+        with live.reading() as here, beside.reading() as there:
+            return returning(here, there, make_identities(self._settings))
 
     def _switched(self, live: Truth) -> bool:
         with live.reading() as connection:
