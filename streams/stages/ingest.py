@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection
 
 from processors.batching import BatchLimits
+from processors.exceptions import PoisonError
 from processors.intake import LAST_REVISION, Intake, Judged
 from processors.policy import Decision
 from processors.resolution import order_key
@@ -26,6 +27,11 @@ from streams.metrics import Metrics
 from streams.stages.closing import close_batches, outgoing
 from streams.stages.takeback import take_back_targets
 
+MAX_AHEAD = timedelta(days=1)
+_FUTURE = PoisonError("future_sent_at", "sent_at is more than a day ahead")
+# The first one stays, the second is kept for a person.
+_CONFLICT = ValueError("turn_id must be unique in its conversation: another text has this id and revision")
+
 
 @dataclass(slots=True)
 class _Group:
@@ -39,7 +45,7 @@ class _Group:
     accepted: list[Delivered[Judged]] = field(default_factory=list)
     late: list[Delivered[Judged]] = field(default_factory=list)
     out: list[Outgoing] = field(default_factory=list)
-    letters: list[Delivered[Judged]] = field(default_factory=list)
+    letters: list[tuple[Delivered[Judged], Exception]] = field(default_factory=list)
     copies: list[tuple[Turn, bytes]] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -78,6 +84,8 @@ class IngestStage:
         for delivered in group:
             if admission is not None and admission.refuses(delivered.item.turn):
                 work.count(Outcome.SUPPRESSED.value)
+            elif _ahead_of_its_time(delivered, now):
+                work.letters.append((delivered, _FUTURE))
             else:
                 self._admit(work, delivered)
         turns.insert_turns(connection, list(work.inserts.values()))
@@ -115,7 +123,7 @@ class IngestStage:
             if not newer:
                 # What was deleted at this revision is not missed: the deletion was faster than what it deletes.
                 if differs and turn.revision == stored.revision and not stored.deleted:
-                    work.letters.append(delivered)
+                    work.letters.append((delivered, _CONFLICT))
                 else:
                     # Perhaps the group died before its copies were out.
                     work.copies.append((turn, turn.to_bytes()))
@@ -179,9 +187,7 @@ class IngestStage:
                 )
 
     def _bury(self, connection: Connection, work: _Group) -> None:
-        """Two different texts under one turn id and revision: the first stays, the second is kept for a person."""
-        conflict = ValueError("turn_id must be unique in its conversation: another text has this id and revision")
-        letters = [dead_letter(self.name, item.message, conflict, work.now) for item in work.letters]
+        letters = [dead_letter(self.name, item.message, error, work.now) for item, error in work.letters]
         work.out += letters_out(deadletters.put(connection, letters))
 
     def _count(self, work: _Group, closed_by: list[str]) -> None:
@@ -197,6 +203,15 @@ def sealed(admission: Admission, turn: Turn, body: bytes) -> Outgoing:
     """For the sealed log: in its conversation's partition, under a key that says nothing."""
     raw = admission.seal(turn, body)
     return Outgoing("turns.sealed", read_frame(raw).message_id.hex(), turn.conversation_key, raw)
+
+
+def _ahead_of_its_time(delivered: Delivered[Judged], now: datetime) -> bool:
+    """What is said in the year 2099 would hold against everything that is said until then.
+
+    Ahead of our clock and of the message's own: when it is ours that is wrong, nobody's turns shall be refused for it.
+    """
+    sent_at = delivered.item.turn.sent_at
+    return sent_at > now + MAX_AHEAD and sent_at.timestamp() > delivered.message.timestamp + MAX_AHEAD.total_seconds()
 
 
 def _void(turn: Turn) -> Command:

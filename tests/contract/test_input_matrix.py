@@ -208,6 +208,15 @@ async def test_what_people_say_is_ordered_by_their_clock_and_not_by_ours(world: 
     assert outcomes(world) == {"t90": ("remembered", None), "t30": ("remembered", None)}
 
 
+async def test_a_turn_from_the_future_is_a_dead_letter_and_holds_against_nothing(world: World) -> None:
+    """Scenario: a gateway that takes milliseconds for seconds. We expect its turn to wait for a person, the next to hold."""
+    await heard(world, said(1, "我住在北京", sent_at=NOW + timedelta(days=900)), said(2, "我住在上海"))
+    await heard(world, said(3, "我对花生过敏", sent_at=NOW + timedelta(hours=23)))
+    assert held(world) == {"residence": {"上海"}, "allergy": {"花生"}}
+    assert letters(world) == [("ingest", "future_sent_at")]
+    assert broken(world) == []
+
+
 async def test_a_change_of_zone_within_a_conversation_is_the_zone_of_the_turn(world: World) -> None:
     """Scenario: the same moment in Shanghai and in New York, and "this week" is over at another instant."""
     sunday = datetime(2026, 3, 1, 20, tzinfo=UTC)  # Monday 04:00 in Shanghai, Sunday 15:00 in New York

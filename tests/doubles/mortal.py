@@ -114,15 +114,19 @@ class Fate:
 
 @dataclass(slots=True)
 class Log:
-    """Topics in partitions, and how far each consumer group has committed."""
+    """Topics in partitions, and how far each consumer group has committed. `now` is the producers' clock."""
 
     records: defaultdict[tuple[str, int], list[Outgoing]] = field(default_factory=lambda: defaultdict(list))
+    times: defaultdict[tuple[str, int], list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    now: datetime = NOW
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Append all of them, each to its key's partition."""
         for item in messages:
-            self.records[item.topic, zlib.crc32(item.partition_key.encode()) % PARTITIONS].append(item)
+            place = (item.topic, zlib.crc32(item.partition_key.encode()) % PARTITIONS)
+            self.records[place].append(item)
+            self.times[place].append(self.now)
 
     def unread(self, group: str, topic: str) -> list[Message]:
         """What the group has not committed, partition by partition in turn."""
@@ -130,7 +134,8 @@ class Log:
         for partition in range(PARTITIONS):
             start = self.committed.get((group, topic, partition), 0)
             for number, row in enumerate(self.records[topic, partition][start:], start):
-                found.append(Message(topic, partition, number, row.key.encode(), row.payload, 0.0))
+                at = self.times[topic, partition][number]
+                found.append(Message(topic, partition, number, row.key.encode(), row.payload, at.timestamp()))
         return sorted(found, key=lambda item: (item.offset, item.partition))
 
     def of(self, topic: str) -> list[Outgoing]:
