@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -183,20 +183,23 @@ def replace_turns(connection: Connection, rows: Sequence[dict[str, Any]]) -> Non
     replace_rows(connection, turns, rows)
 
 
-def waiting(connection: Connection, conversation_keys: Iterable[str]) -> dict[str, list[Waiting]]:
-    """Turns that wait for a batch, by conversation, in the order in which they were said."""
+def waiting(
+    connection: Connection, conversation_keys: Iterable[str], at_hand: Mapping[str, Turn] | None = None
+) -> dict[str, list[Waiting]]:
+    """Turns that wait for a batch, by conversation, in the order in which they were said.
+
+    `at_hand` are turns by key that the caller has parsed already, and need not be parsed again.
+    """
+    parsed = at_hand or {}
     found: dict[str, list[Waiting]] = {}
     for chunk in chunks(sorted(set(conversation_keys))):
         query = select(turns).where(turns.c.conversation_key.in_(chunk), turns.c.pending.is_(True))
         for row in connection.execute(query):
+            turn = parsed.get(row.turn_key)
+            if turn is None or turn.revision != row.revision:
+                turn = Turn.from_bytes(row.body.encode())
             item = Waiting(
-                row.turn_key,
-                row.conversation_key,
-                row.revision,
-                row.tokens,
-                row.sent_at,
-                row.arrived_at,
-                Turn.from_bytes(row.body.encode()),
+                row.turn_key, row.conversation_key, row.revision, row.tokens, row.sent_at, row.arrived_at, turn
             )
             found.setdefault(row.conversation_key, []).append(item)
     for items in found.values():

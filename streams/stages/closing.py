@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from processors.batching import BatchLimits, PendingTurn, cut
 from processors.language import of_conversation
-from schemas import ExtractionBatch
+from schemas import ExtractionBatch, Turn
 from sinks.truth import batches, turns
 from sinks.truth.outbox import Outgoing
 from sinks.truth.turns import Conversation, Waiting
@@ -23,10 +23,12 @@ def close_batches(
     *,
     flush: Collection[str] = (),
     flushed_by: str = "end",
+    at_hand: Mapping[str, Turn] | None = None,
 ) -> list[ExtractionBatch]:
     """Cut what is due from these (locked) conversations; their counters are brought up to date in place.
 
-    `flush` names conversations of which everything waiting goes, whatever its size.
+    `flush` names conversations of which everything waiting goes, whatever its size; `at_hand` are
+    turns by key that need not be read back.
     """
     due = [
         key
@@ -35,7 +37,7 @@ def close_batches(
     ]
     if not due:
         return []
-    waiting = turns.waiting(connection, due)
+    waiting = turns.waiting(connection, due, at_hand)
     closed: list[ExtractionBatch] = []
     for key in due:
         items = {item.turn_key: item for item in waiting.get(key, [])}

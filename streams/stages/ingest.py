@@ -93,7 +93,8 @@ class IngestStage:
         for delivered, command in take_back_targets(connection, work.accepted, work.late, work.conversations):
             work.out.append(_outgoing(delivered, command))
         ended = {item.item.turn.conversation_key for item in work.accepted if item.item.turn.conversation_end}
-        closed = close_batches(connection, work.conversations, self._limits, now, flush=ended)
+        at_hand = {item.item.turn.turn_key: item.item.turn for item in work.accepted}
+        closed = close_batches(connection, work.conversations, self._limits, now, flush=ended, at_hand=at_hand)
         partitions = {item.item.turn.conversation_key: item.message.partition for item in group}
         work.out += [outgoing(batch, partitions[batch.conversation_key]) for batch in closed]
         turns.save_conversations(connection, work.conversations.values())
