@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -16,6 +17,8 @@ from memriver_client.exceptions import TopicMissing
 from memriver_client.replica.state import Place
 
 __all__ = ["KafkaError", "Log", "OffsetOutOfRangeError", "Record"]
+
+_log = logging.getLogger("memriver_client.replica")
 
 _METADATA_SECONDS, _METADATA_STEPS = 2.0, 40
 """How long the broker may take to say what partitions there are."""
@@ -55,14 +58,14 @@ class Log:
         try:
             await self._consumer.start()
         except BaseException:
-            await self._consumer.stop()
+            await _stop(self._consumer)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._consumer.stop()
+        await _stop(self._consumer)
 
     async def partitions(self) -> list[int]:
         """The topic's partitions, as of at most `metadata_max_age_ms` ago. Raises TopicMissing."""
@@ -114,6 +117,17 @@ class Log:
             while await beside.position(partition) < end:
                 records = await beside.poll(0.5)
                 yield [record for record in records if record.place.offset < end]
+
+
+async def _stop(consumer: Any) -> None:
+    """Ends the connection, whatever that raises.
+
+    Above all a cancellation: with its broker away aiokafka lets out that of its own tasks, and nobody has cancelled ours.
+    """
+    stopping = asyncio.ensure_future(consumer.stop())
+    await asyncio.wait({stopping})
+    if not stopping.cancelled() and stopping.exception() is not None:
+        _log.warning("the connection did not end in order (%s)", type(stopping.exception()).__name__)
 
 
 def _record(record: Any) -> Record:
