@@ -27,6 +27,9 @@ from schemas import (
 POLICY_OWNER = "memriver"
 """The agent whose memories the approved hints become: nobody's recall reaches them by accident."""
 
+HINTS_WRITER = "feedback:hints"
+"""Who signs them: recall follows no other's."""
+
 _LEAST_WEIGHT = 0.25
 
 
@@ -64,7 +67,7 @@ class Hint:
 
 
 def hints(outcomes: Outcomes, rules: HintRules | None = None) -> tuple[Hint, ...]:
-    """Proposals, for a person to approve; nothing applies them.
+    """Proposals, for a person to approve; what was approved recall follows (`processors.recall.guidance`).
 
     Only reviewed attributes (`slots.yaml`) are spoken of: an attribute of one person's own making would name that person.
     """
@@ -127,7 +130,7 @@ def proposal(hint: Hint, tenant: str, now: datetime) -> Command:
         source_turn_ids=(),
         turn_key=turn_key,
         channel=Channel.COMMAND,
-        writer="feedback:hints",
+        writer=HINTS_WRITER,
         type=MemoryType.PROCEDURAL,
         category=Category.INSTRUCTION,
         subject=hint.about[:255],
@@ -149,7 +152,7 @@ def proposal(hint: Hint, tenant: str, now: datetime) -> Command:
         tenant=tenant,
         owner_kind=OwnerKind.AGENT,
         owner=POLICY_OWNER,
-        issued_by="feedback:hints",
+        issued_by=HINTS_WRITER,
         issued_at=now,
         reason="policy_hint",
         payload=claim.model_dump(mode="json"),

@@ -40,6 +40,7 @@ class MemoryReader:
                 item.turn,
                 item.parts._asdict() if item.parts is not None else {},
                 item.sources,
+                item.confirm,
             )
             for item in result.items
         )
@@ -98,6 +99,7 @@ class MemoryReader:
             reaches=tuple(reaches),
             query=query,
             now=now,
+            agent=asked.agent_id,
             conversation_id=asked.conversation_id,
             types=asked.types,
             limit=limit,

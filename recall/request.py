@@ -27,7 +27,8 @@ class RecallRequest:
     """A question to the memory.
 
     `reaches` are whose memories may be looked at, all of one tenant, made by `processors.access.authorise`. `now` is an
-    aware instant. `floor` replaces the embedding model's. `as_of` asks what held at that instant, history included.
+    aware instant. `agent` is who will read it, as far as policy hints speak of it. `floor` replaces the embedding model's.
+    `as_of` asks what held at that instant, history included.
 
     Raises:
         Denied: no owner is named.
@@ -37,6 +38,7 @@ class RecallRequest:
     reaches: tuple[Reach, ...]
     query: str
     now: datetime
+    agent: str | None = None
     conversation_id: str | None = None
     types: tuple[MemoryType, ...] = ()
     categories: tuple[Category, ...] = ()
@@ -83,7 +85,8 @@ class EmptyReason(StrEnum):
 class RecallItem:
     """One result: a memory, or a turn that nothing was made of yet. `parts` and `sources` are there when asked for.
 
-    `stands_behind` is the id of a newer item about the same thing.
+    `stands_behind` is the id of a newer item about the same thing. `confirm`: what is kept of this kind is corrected so often
+    that the person should be asked before it is relied on.
     """
 
     id: str
@@ -95,6 +98,7 @@ class RecallItem:
     stands_behind: str | None = None
     parts: Parts | None = None
     sources: tuple[str, ...] = ()
+    confirm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from processors.exceptions import FatalError, TransientError
 from processors.recall import Question, Quotas, Ranked, Weights, clarify, fallback, newest_first, rank, select, triggers
+from processors.recall.guidance import Guidance
 from recall.candidates import (
     Breadth,
     Pool,
@@ -32,7 +33,7 @@ from recall.request import EmptyReason, RecallItem, RecallRequest, RecallResult
 from recall.scales import floor_of, scales_of
 from schemas import Memory, Turn
 from sinks.truth import Truth, reading
-from sinks.vectors.collections import Collection, LiveCollection
+from sinks.vectors.collection import Collection, LiveCollection
 
 log = logging.getLogger("memriver.recall")
 
@@ -57,7 +58,10 @@ class RecallService:
         quotas: Quotas | None = None,
         breadth: Breadth | None = None,
         floor: float | None = None,
+        hints: Callable[[Connection, str, datetime], Guidance] = lambda _connection, _tenant, _now: Guidance(),
     ) -> None:
+        """`hints` are the tenant's approved ones (`recall.guidance`); without, none are followed."""
+        self._hints = hints
         self._truth = truth
         self._collections = collections
         self._screen = screen
@@ -94,12 +98,18 @@ class RecallService:
         found = self._search(collection, request, vector, degraded)
         floor = floor_of(collection.calibration) if self._floor is None else self._floor
         with self._truth.reading() as connection:
+            guidance = self._hints(connection, request.tenant, request.now)
+            request = replace(request, limit=guidance.limit(request.agent, request.limit))
+            floor = guidance.floor(request.agent, floor)
             pool = gather(connection, request, question, found, self._breadth)
             known = cosines(collection.store, collection.embedder, request, vector, found, pool, self._breadth)
             scales = scales_of(collection.calibration)
             ranking = rank(question, pool.units, known, scales, now=request.now.timestamp(), weights=self._weights)
-            ordered = newest_first(question, ranking, window=request.limit)
-            return self._result(connection, request, question, ordered, pool, tuple(degraded), floor)
+            ordered = newest_first(question, guidance.follow(question, ranking), window=request.limit)
+            result = self._result(connection, request, question, ordered, pool, tuple(degraded), floor)
+        if not guidance.confirm:
+            return result
+        return replace(result, items=tuple(_to_confirm(item, guidance) for item in result.items))
 
     def _embed(self, collection: Collection, text: str, degraded: list[str]) -> Sequence[float] | None:
         try:
@@ -207,6 +217,11 @@ def _held_at(memory: Memory, at: datetime) -> bool:
     if memory.expires_at is not None and memory.expires_at <= at:
         return False
     return any(span.start <= at and (span.end is None or at < span.end) for span in memory.intervals)
+
+
+def _to_confirm(item: RecallItem, guidance: Guidance) -> RecallItem:
+    asked = item.memory is not None and item.memory.attribute in guidance.confirm
+    return replace(item, confirm=True) if asked else item
 
 
 def _item(ranked: Ranked, shown: dict[str, Memory | Turn]) -> RecallItem:

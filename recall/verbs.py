@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from processors.access import Denied, OwnerRef, Principal, Reach, Scope, authorise_all
+from processors.access import Denied, OwnerRef, Principal, PrincipalKind, Reach, Scope, authorise_all
 from recall import views
 from recall.access import ReadLog
 from recall.door import Conflicting, NotFound, Stale, whole
@@ -26,11 +26,14 @@ from sinks.truth import Truth, turns
 __all__ = ["Conflicting", "Context", "Found", "NotFound", "Publish", "Reader", "Recalled", "Stale", "Verbs"]
 
 
+A = TypeVar("A", bound=RecallAsked)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """One result: a memory, or a turn that nothing was extracted from yet.
 
-    `parts` are the score's terms, `sources` what proposed it.
+    `parts` are the score's terms, `sources` what proposed it; `confirm`: ask the person before relying on it.
     """
 
     score: float
@@ -38,6 +41,7 @@ class Found:
     turn: Turn | None = None
     parts: Mapping[str, float | None] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    confirm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class Verbs(Looking, Ordering):
         """Raises Denied: see `processors.access.authorise_all`."""
         now = self._now()
         reaches = authorise_all(principal, Scope.READ, asked.refs, now, asked.namespaces)
-        recalled = await asyncio.to_thread(self._reader.recall, reaches, asked, now)
+        recalled = await asyncio.to_thread(self._reader.recall, reaches, _for_agent(principal, asked), now)
         kept = [item for item in recalled.found if _may_leave(item, reaches)][: asked.limit]
         memories = [item.memory for item in kept if item.memory is not None]
         self._reads.note(principal, "recall", memories, agent=asked.agent_id)
@@ -121,7 +125,7 @@ class Verbs(Looking, Ordering):
         reaches = authorise_all(principal, Scope.READ, asked.refs, now, asked.namespaces)
         if asked.conversation_id is not None:
             await self._conversation(principal, asked.conversation_id, must_exist=False)
-        built = await asyncio.to_thread(self._reader.context, reaches, asked, now)
+        built = await asyncio.to_thread(self._reader.context, reaches, _for_agent(principal, asked), now)
         if not all(any(reach.covers(memory) for reach in reaches) for memory in built.cited.values()):
             raise Denied("owner_not_granted", "the context could not be built within what this key may read")
         self._reads.note(principal, "context", built.cited.values(), agent=asked.agent_id)
@@ -150,6 +154,13 @@ class Verbs(Looking, Ordering):
         return views.turn_view(turn) | {"text": text, "withheld": text is None}
 
 
+def _for_agent(principal: Principal, asked: A) -> A:
+    """Hints speak of agents as feedback does (`recall.writing.Writer.feedback`): an agent's key is that agent."""
+    if principal.kind is not PrincipalKind.AGENT or asked.agent_id == principal.id:
+        return asked
+    return asked.model_copy(update={"agent_id": principal.id})
+
+
 def _may_leave(item: Found, reaches: Iterable[Reach]) -> bool:
     """The last look before anything leaves: a reader that erred, or read before a change, cannot leak through here."""
     if item.memory is not None:
@@ -166,6 +177,8 @@ def _result(item: Found, *, explain: bool) -> dict[str, Any]:
         view |= {"kind": "memory", "memory": views.memory_view(item.memory)}
     elif item.turn is not None:
         view |= {"kind": "turn", "turn": views.turn_view(item.turn)}
+    if item.confirm:
+        view["confirm"] = True
     if explain:
         view["parts"] = {name: None if value is None else round(value, 4) for name, value in item.parts.items()}
         view["sources"] = list(item.sources)

@@ -19,6 +19,7 @@ from recall.access import Keyring, ReadLog
 from recall.api import ApiConfig, ChangeHub, create_app
 from recall.api.limits import TokenBuckets
 from recall.context import ContextBuilder
+from recall.guidance import ApprovedHints
 from recall.mcp import http_app, make_server
 from recall.reading import MemoryReader
 from recall.screening import TurnScreen
@@ -27,6 +28,7 @@ from recall.verbs import Publish, Verbs
 from schemas import MemoryUpdated
 from streams.access import make_keyring, make_writer
 from streams.connection import client_options
+from streams.erasing.composing import AskedHere
 from streams.health import Health, health_routes
 from streams.runtime import Runtime, wall_clock
 from streams.settings import Settings
@@ -53,7 +55,7 @@ def make_read_side(runtime: Runtime, publish: Publish) -> ReadSide:
     def mask(text: str) -> str:
         return gate.mask_text(text).text
 
-    service = RecallService(truth, runtime.collections, screen=screen)
+    service = RecallService(truth, runtime.collections, screen=screen, hints=ApprovedHints())
     reader = MemoryReader(truth, service, ContextBuilder(session, mask, wall_clock), session)
     reads = ReadLog(truth, wall_clock)
     verbs = Verbs(truth, reader, make_writer(settings), publish, reads, wall_clock, screen)
@@ -80,6 +82,7 @@ def api_app(runtime: Runtime, health: Health) -> FastAPI:
             max_body=settings.api_max_body,
             cors_origins=settings.api_cors_origins,
         ),
+        erasures=AskedHere(settings, runtime.truth, wall_clock),
         routes=(*health_routes(health, runtime), *tools.routes),
         lifespans=(lambda: tools.router.lifespan_context(tools), lambda: _feeding(settings, hub), _warmed_up),
     )

@@ -26,6 +26,7 @@ class Found:
     """One result: a memory or a recent turn. `score` in [0, 1].
 
     With `explain`, `parts` are the score's terms and `sources` what proposed it (dense, keyword, slot, triple, …).
+    `confirm`: what is kept of this kind is corrected so often that the person should be asked before it is relied on.
     """
 
     score: float
@@ -33,6 +34,7 @@ class Found:
     turn: RecentTurn | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    confirm: bool = False
 
     @property
     def text(self) -> str:
@@ -301,6 +303,7 @@ def _found(item: Any) -> Found:
         turn=_turn(turn) if turn else None,
         parts=item.get("parts") or {},
         sources=tuple(item.get("sources") or ()),
+        confirm=bool(item.get("confirm")),
     )
 
 

@@ -19,12 +19,13 @@ from starlette.types import ASGIApp
 
 from processors.exceptions import MemriverError
 from recall.access import Keyring, ReadLog
-from recall.api import asking, governing, intake, memories, problems
+from recall.api import asking, erasing, governing, intake, memories, problems
 from recall.api.callers import House
 from recall.api.changes import ChangeHub
 from recall.api.idempotency import Answers
 from recall.api.limits import Guard, TokenBuckets
 from recall.api.problems import Problem
+from recall.erasing import Erasures
 from recall.verbs import Verbs
 from sinks.truth import Truth
 
@@ -56,6 +57,7 @@ def create_app(
     now: Callable[[], datetime],
     *,
     config: ApiConfig | None = None,
+    erasures: Erasures | None = None,
     routes: tuple[BaseRoute, ...] = (),
     mounts: tuple[tuple[str, ASGIApp], ...] = (),
     lifespans: tuple[Callable[[], AbstractAsyncContextManager[Any]], ...] = (),
@@ -98,6 +100,9 @@ def create_app(
     problems.install(app)
     for part in (intake, asking, memories, governing):
         app.include_router(part.router, prefix="/v1")
+    if erasures is not None:
+        app.state.erasures = erasures
+        app.include_router(erasing.router, prefix="/v1")
     app.router.routes.extend(routes)
     for path, other in mounts:
         app.mount(path, other)

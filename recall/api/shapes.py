@@ -73,6 +73,7 @@ class FoundShape(BaseModel):
     kind: Literal["memory", "turn"]
     memory: MemoryShape | None = None
     turn: TurnShape | None = None
+    confirm: bool = Field(default=False, description="an approved hint: ask the person before relying on it")
     parts: dict[str, float | None] | None = None
     sources: list[str] | None = Field(default=None, description="what proposed it, when `explain` was asked for")
 

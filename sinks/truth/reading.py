@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
 
-from schemas import Memory, Outcome, Role, Turn
+from schemas import Memory, Outcome, Role, Status, Turn
 from sinks.truth.sql import chunks
 from sinks.truth.tables import memories, memory_access, turns
 
@@ -135,6 +135,20 @@ def whole(connection: Connection, ids: Sequence[str]) -> dict[str, Memory]:
         return {}
     bodies = connection.execute(_BODIES, {"ids": list(ids)}).scalars().all()
     return {memory.id: memory for memory in (Memory.from_bytes(body.encode()) for body in bodies)}
+
+
+_STANDING: Select[Any] = (
+    select(memories.c.body)
+    .where(memories.c.owner_key == bindparam("owner"), memories.c.status == Status.ACTIVE.value)
+    .order_by(memories.c.id)
+    .limit(1_000)
+)
+
+
+def standing_of(connection: Connection, owner_key: str) -> list[Memory]:
+    """What holds for one owner; for owners with few memories, as the one of the retrieval policy is."""
+    bodies = connection.execute(_STANDING, {"owner": owner_key}).scalars().all()
+    return [Memory.from_bytes(body.encode()) for body in bodies]
 
 
 _ANY = (
