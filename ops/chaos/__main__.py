@@ -7,8 +7,10 @@ import asyncio
 import json
 import logging
 import sys
+from contextlib import closing
 from pathlib import Path
 
+from ops.chaos.nursery import Nursery
 from ops.chaos.report import as_json, as_row, as_text
 from ops.chaos.run import Plan, run
 from ops.dev.server import DEV, ServiceFailed, ServiceUnavailable
@@ -31,11 +33,11 @@ def main() -> int:
     first, _, last = given.seed.partition("-")
     failed = 0
     try:
-        with Kafka() as kafka, MariaDb() as mariadb:
+        with Kafka() as kafka, MariaDb() as mariadb, closing(Nursery()) as nursery:
             for seed in range(int(first), int(last or first) + 1):
-                plan = Plan(seed, given.minutes * 60, rate=given.rate, people=given.people, keep=given.keep)
+                plan = Plan(seed, given.minutes * 60, rate=given.rate, people=given.people)
                 directory = given.out / f"seed-{seed}"
-                result = asyncio.run(run(plan, kafka, mariadb, directory))
+                result = asyncio.run(run(plan, kafka, mariadb, nursery, directory))
                 (directory / "report.json").write_text(json.dumps(as_json(result), ensure_ascii=False, indent=1))
                 (directory / "report.txt").write_text(as_text(result) + "\n")
                 with (given.out / "rows.md").open("a") as rows:

@@ -81,13 +81,13 @@ class House:
     mariadb: MariaDb
     database: str
     prefix: str
+    nursery: Nursery
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     vectors: VectorServer = field(init=False)
     model: ModelServer = field(default_factory=lambda: ModelServer(rule=likes_found, retry_after="0.2"))
     to_database: Proxy = field(init=False)
     to_vectors: Proxy = field(init=False)
-    nursery: Nursery = field(default_factory=Nursery)
     workers: list[Worker] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     _supervisor: asyncio.Task[None] | None = None
@@ -120,7 +120,6 @@ class House:
         await self.to_vectors.stop()
         await asyncio.to_thread(self.model.stop)
         await asyncio.to_thread(self.vectors.stop)
-        await asyncio.to_thread(self.nursery.close)
 
     def launch(self, worker: Worker) -> None:
         """A worker with all stages, as a supervisor would start it."""

@@ -19,6 +19,7 @@ from ops.chaos.faults import Faults
 from ops.chaos.found import Found
 from ops.chaos.house import STOP_SECONDS, Ended, House
 from ops.chaos.load import Load
+from ops.chaos.nursery import Nursery
 from ops.chaos.schedule import Fault, schedule
 from ops.chaos.verifier import Violation, verify
 from ops.dev.services import Kafka, MariaDb
@@ -42,7 +43,7 @@ SETTLED = "everything is worked through after the last fault"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is made of; `seconds` is how long load and faults last; `keep` leaves the database."""
+    """What a run is made of; `seconds` is how long load and faults last."""
 
     seed: int
     seconds: float
@@ -50,7 +51,6 @@ class Plan:
     people: int = 60
     replayed: int = 1_000
     settle_seconds: float = 150.0
-    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Result:
     violations: list[Violation] = field(default_factory=list)
 
 
-async def run(plan: Plan, kafka: Kafka, mariadb: MariaDb, directory: Path) -> Result:
+async def run(plan: Plan, kafka: Kafka, mariadb: MariaDb, nursery: Nursery, directory: Path) -> Result:
     """Topics and a database of its own; logs, the produced messages and the vectors stay in `directory`."""
     began = time.monotonic()
     result = Result(plan)
@@ -97,7 +97,7 @@ async def run(plan: Plan, kafka: Kafka, mariadb: MariaDb, directory: Path) -> Re
         model_base_url="",
     )
     await apply(settings)
-    house = House(directory, kafka, mariadb, database, prefix, say)
+    house = House(directory, kafka, mariadb, database, prefix, nursery, say)
     truth = Truth(make_engine(url))
     replica = Replica(kafka.bootstrap, tenant=lines.TENANT, topic=settings.topic("memory_updated"))
     load = Load(settings, plan.seed, plan.people, visible=lambda memory_id: replica.get(memory_id) is not None)
@@ -123,8 +123,6 @@ async def run(plan: Plan, kafka: Kafka, mariadb: MariaDb, directory: Path) -> Re
         truth.close()
         lines.write(directory / "log.jsonl", load.produced)
     result.ended = house.ended
-    if not plan.keep:
-        mariadb.drop_database(database)
     result.duration = round(time.monotonic() - began, 1)
     return result
 

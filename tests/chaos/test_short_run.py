@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from ops.chaos.nursery import Nursery
 from ops.chaos.report import as_json, as_row, as_text
 from ops.chaos.run import Plan, Result, run
 from ops.chaos.schedule import FaultKind, schedule
@@ -20,7 +22,8 @@ SEED, SECONDS = 10, 20.0
 @pytest.fixture(scope="module")
 def result(kafka: Kafka, mariadb: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Result:
     plan = Plan(SEED, SECONDS, rate=25.0, people=30, replayed=300)
-    return asyncio.run(run(plan, kafka, mariadb, tmp_path_factory.mktemp("chaos") / "run"))
+    with closing(Nursery()) as nursery:
+        return asyncio.run(run(plan, kafka, mariadb, nursery, tmp_path_factory.mktemp("chaos") / "run"))
 
 
 def test_every_invariant_holds_after_the_faults(result: Result) -> None:

@@ -22,7 +22,7 @@ from schemas import MemoryUpdated
 from sinks.truth import Truth
 from sinks.truth.outbox import Outgoing
 from sinks.vectors import VectorStore
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from streams.clock import BatchClock
 from streams.delivery import Delivery
 from streams.metrics import Metrics
