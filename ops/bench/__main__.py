@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.bench import measure
+from ops.bench.load import load
 from ops.bench.rebuild import rebuild
 from ops.bench.recall import SIZES, recall
 from ops.dev.services import Kafka, MariaDb
@@ -31,7 +32,7 @@ def main() -> None:
     """Run the measurements that are asked for."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench", description=__doc__)
     parser.add_argument(
-        "--only", choices=["importer", "ingest", "whole_path", "latency", "recall", "rebuild", "memory"]
+        "--only", choices=["importer", "ingest", "whole_path", "latency", "recall", "rebuild", "memory", "load"]
     )
     parser.add_argument(
         "--turns", type=int, default=None, help="size of a measurement: turns; memories for recall and rebuild"
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=_sizes, default=SIZES, help="numbers of memories for recall: 1000,10000,100000,1000000"
     )
+    parser.add_argument("--conversations", type=int, default=200_000, help="size of the load")
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
     if arguments.only in (None, "recall"):
@@ -86,6 +88,8 @@ def _with_servers(arguments: argparse.Namespace) -> dict[str, Any]:
             plan = {
                 "memory": lambda: measure.memory(bench("memory", model_url=model_url), arguments.turns or 1_000_000)
             }
+        if arguments.only == "load":
+            plan = {"load": lambda: load(bench("load", model_url=model_url), arguments.conversations)}
         for name, run in plan.items():
             if arguments.only in (None, name):
                 print(f"measuring {name} …", file=sys.stderr)

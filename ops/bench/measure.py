@@ -132,11 +132,11 @@ def _rate(bench: Bench, count: int, stages: str, done: Any) -> dict[str, Any]:
     """From the first stored turn to `done`; start-up is not what a stage does per second."""
     with bench.worker(stages) as process:
         while (first := bench.stored()) == 0:
-            _alive(process)
+            alive(process)
             time.sleep(0.02)
         started = time.perf_counter()
         while not done():
-            _alive(process)
+            alive(process)
             time.sleep(0.1)
         seconds = time.perf_counter() - started
         memory = process.memory_info().rss
@@ -151,7 +151,8 @@ def _rate(bench: Bench, count: int, stages: str, done: Any) -> dict[str, Any]:
     }
 
 
-def _alive(process: psutil.Process) -> None:
+def alive(process: psutil.Process) -> None:
+    """Raises SystemExit when the worker has ended."""
     if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
         raise SystemExit("the worker ended")
 
@@ -268,7 +269,7 @@ def memory(bench: Bench, count: int, samples: int = 20) -> dict[str, Any]:
     publish()
     with bench.worker("ingest,extract,resolve,clock,bury") as process:
         while (stored := bench.stored()) < count:
-            _alive(process)
+            alive(process)
             if published < count and published - stored < 100_000:
                 publish()
             if not readings or stored - readings[-1][0] >= count // samples:
