@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import httpx
+import memriver_client as mc
 import orjson
 import pytest
 
@@ -236,6 +238,31 @@ async def test_a_key_that_asks_too_often_is_told_when_to_come_back(sqlite_truth:
         assert (codes, late.status_code, late.headers["retry-after"]) == ([200, 200], 429, "2")
     async with house.client(house.key("mail", "user/ann")) as client:
         assert (await client.get("/v1/principal")).status_code == 200
+
+
+async def test_the_client_waits_as_long_as_the_api_tells_it_and_says_so_when_it_may_not(sqlite_truth: Truth) -> None:
+    """The whole way: the API's bucket, its problem document and `Retry-After`, the pause. Time passes while it sleeps."""
+    clock = [0.0]
+    house = House(sqlite_truth, config=ApiConfig(rate=0.5, burst=1, clock=lambda: clock[0]))
+    (memory,) = house.learn(said(1, "residence", "Leeds", "lives in Leeds"))
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    key, transport = house.key("crm", "user/ann"), httpx.ASGITransport(app=house.app)
+    async with mc.AsyncMemriver(
+        "http://memriver", key, transport=transport, sleep=sleep, chance=lambda: 0.0
+    ) as patient:
+        for _ in range(3):
+            assert (await patient.memories.get(memory.id)).value == "Leeds"
+    assert slept == [2.0, 2.0]
+    once = mc.Retry(attempts=1)
+    async with mc.AsyncMemriver("http://memriver", key, transport=transport, retry=once) as hasty:
+        with pytest.raises(mc.RateLimited) as refused:
+            await hasty.memories.get(memory.id)
+    assert refused.value.retry_after == 2.0
 
 
 async def test_a_session_is_read_only_by_who_may_read_everybody_in_it(house: House) -> None:
