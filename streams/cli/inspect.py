@@ -16,6 +16,7 @@ from streams.cli.embedded import quiet_logs
 from streams.cli.output import as_json, memory_view, table, turn_view
 from streams.producer import EventProducer
 from streams.runtime import open_truth, settings_url, wall_clock
+from streams.sealing import has_own_master_key
 from streams.settings import Settings
 from streams.vectors import open_collections, open_embedder, settle_live
 
@@ -174,6 +175,8 @@ async def _examine(settings: Settings) -> list[dict[str, str]]:
             "note",
             "MEMRIVER_HASH_KEY is the development key: identity numbers could be guessed from their hashes",
         )
+    if not has_own_master_key(settings):
+        say("master key", "note", "MEMRIVER_MASTER_KEY is not set: everybody has the development key that is used instead")
     return report
 
 

@@ -9,17 +9,19 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recall.erasing import What
+from schemas import OwnerKind
 from sinks.truth import Truth, erasure, make_engine, suppression
 from sinks.truth.audit import AuditChain, Link
-from sinks.truth.erasure import Erasure
+from sinks.truth.erasure import Erasure, Scope
 from sinks.vectors.collections import Collections
 from streams.erasing.clock import ErasureClock
 from streams.erasing.logs import Logs
 from streams.erasing.looking import Looking
-from streams.erasing.opening import Opening
+from streams.erasing.opening import Opening, Wish
 from streams.erasing.receipts import checked
 from streams.erasing.work import Eraser, Parts
-from streams.sealing import make_chain, make_sealer
+from streams.sealing import make_chain, make_identities, make_sealer
 from streams.settings import Settings
 from streams.vectors import open_collections
 
@@ -52,6 +54,41 @@ def make_erasure_clock(runtime: Runtime, now: Callable[[], datetime]) -> Erasure
 def make_opening(settings: Settings, truth: Truth) -> Opening:
     """Where erasures are asked for."""
     return Opening(truth, make_sealer(settings), make_chain(settings))
+
+
+class AskedHere:
+    """`recall.erasing.Erasures` on these settings."""
+
+    def __init__(self, settings: Settings, truth: Truth, now: Callable[[], datetime]) -> None:
+        self._opening = make_opening(settings, truth)
+        self._of = make_identities(settings)
+        self._truth = truth
+        self._now = now
+
+    def ask(
+        self, tenant: str, scope: What, name: str, owner_kind: OwnerKind, *, by: str, reason: str
+    ) -> dict[str, Any]:
+        """As the port says."""
+        item = self._opening.open(Wish(Scope(scope), tenant, name, owner_kind), by=by, reason=reason, now=self._now())
+        return _view(item)
+
+    def look(self, tenant: str, erasure_id: str) -> dict[str, Any] | None:
+        """As the port says."""
+        with self._truth.reading() as connection:
+            item = erasure.get(connection, erasure_id)
+        return _view(item) if item is not None and item.tenant_key == self._of.tenant(tenant) else None
+
+
+def _view(item: Erasure) -> dict[str, Any]:
+    return {
+        "id": item.erasure_id,
+        "scope": item.scope.value,
+        "status": item.status,
+        "asked_at": item.opened_at,
+        "done_at": item.done_at,
+        "steps": list(item.steps),
+        "receipt": dict(item.receipt) if item.receipt is not None else None,
+    }
 
 
 async def verify(

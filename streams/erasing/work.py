@@ -105,28 +105,31 @@ class Eraser:
 
     async def _order(self, item: Erasure) -> bool:
         assert item.target is not None  # an open one has it
-        target, now = item.target, self._in.now()
-        ends = await self._logs.ends()
+        target = item.target
 
-        def work(connection: Connection, _now: datetime) -> list[Outgoing]:
+        def work(connection: Connection, now: datetime) -> list[Outgoing]:
             orders = [order_of(item, target.tenant, kind, owner, now) for kind, owner in target.owners]
-            found = {
-                "commands": [order.command_id for order in orders],
-                "ends": {name: {str(part): end for part, end in places.items()} for name, places in ends.items()},
-            }
-            erasure.step(connection, item.erasure_id, "ordered", found)
+            erasure.step(connection, item.erasure_id, "ordered", [order.command_id for order in orders])
             return [Outgoing("commands", order.owner_key, order.owner_key, order.to_bytes()) for order in orders]
 
         await self._in.delivery.transact("erasure", work)
         return True
 
     async def _resolved(self, item: Erasure) -> bool:
-        wanted = list(item.steps["ordered"]["commands"])
+        """And where the transit topics ended then: what is meant, the orders too, lies before it."""
+        wanted = set(item.steps["ordered"])
+
+        def look() -> bool:
+            with self._in.truth.reading() as connection:
+                return outbox.seen(connection, "resolve", wanted) == wanted
+
+        if not await asyncio.to_thread(look):
+            return False
+        ends = await self._logs.ends()
 
         def work(connection: Connection) -> bool:
-            if len(outbox.seen(connection, "resolve", wanted)) < len(set(wanted)):
-                return False
-            erasure.step(connection, item.erasure_id, "resolved", len(wanted))
+            places = {name: {str(part): end for part, end in at.items()} for name, at in ends.items()}
+            erasure.step(connection, item.erasure_id, "resolved", places)
             return True
 
         return await self._in_thread(work)
@@ -220,15 +223,10 @@ class Eraser:
 
     async def _tend_logs(self, item: Erasure) -> bool:
         parts = self._in
-        ends = {
-            name: {int(part): end for part, end in at.items()} for name, at in item.steps["ordered"]["ends"].items()
-        }
-        # The order itself names whom it is about, and lies behind those ends.
-        after = await self._logs.ends()
         trimmed = None
         if parts.settings.erasure_trims_topics:
+            ends = {name: {int(part): end for part, end in at.items()} for name, at in item.steps["resolved"].items()}
             groups = {name: group_of(parts.settings, stage) for name, stage in READERS.items()}
-            ends = after
             if await self._logs.unread(ends, groups):
                 return False
             trimmed = await self._logs.trim(ends)

@@ -42,6 +42,7 @@ class Deployment:
     database_url: str
     prefix: str
     directory: Path
+    environment: dict[str, str] = field(default_factory=dict)
     settings: Settings = field(init=False)
     truth: Truth = field(init=False)
 
@@ -79,6 +80,7 @@ class Deployment:
             "MEMRIVER_BATCH_SECONDS": "2",
             "MEMRIVER_HTTP_PORT": "0",
             "MEMRIVER_LOG_LEVEL": "WARNING",
+            **self.environment,
         }
         arguments = [sys.executable, "-m", "streams.cli", "worker", "--stages", stages]
         with (self.directory / "worker.log").open("ab") as log:
