@@ -240,6 +240,22 @@ def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, rea
         connection.execute(statement.values(outcome=outcome.value, reason=reason))
 
 
+def remember_again(connection: Connection, revisions: Mapping[str, int]) -> None:
+    """Turns (key to revision) whose claims the ledger had before the turns themselves: a log that is read again after a
+    restore brings its topics in any order.
+    """
+    by_revision: dict[int, list[str]] = {}
+    for key, revision in revisions.items():
+        by_revision.setdefault(revision, []).append(key)
+    earlier = [Outcome.STORED.value, Outcome.BATCHED.value, Outcome.EXTRACTED.value]
+    for revision, keys in by_revision.items():
+        for chunk in chunks(sorted(keys)):
+            statement = update(turns).where(
+                turns.c.turn_key.in_(chunk), turns.c.revision == revision, turns.c.outcome.in_(earlier)
+            )
+            connection.execute(statement.values(outcome=Outcome.REMEMBERED.value, reason=None))
+
+
 def ask_again(connection: Connection, turn_keys: Iterable[str]) -> None:
     """Turns that were given up on are in a batch once more."""
     for chunk in chunks(sorted(set(turn_keys))):

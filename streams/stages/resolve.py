@@ -142,6 +142,8 @@ class ResolveStage:
         self._place(connection, work, list(fresh.values()))
         changes = work.lifted + self._fold(connection, work)
         self._mark_turns(connection, work, list(fresh.values()))
+        again = [claim for claim in claims if claim.candidate_id in known and claim.decision in ("accept", "mask")]
+        turns.remember_again(connection, {claim.turn_key: claim.turn_revision for claim in again})
         return self._publish(connection, work, changes)
 
     def _obey(

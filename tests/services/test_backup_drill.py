@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
 from sqlalchemy import select
 
 from ops.dev.services import Kafka, MariaDb
@@ -40,6 +42,7 @@ class Run:
     after: dict[str, Any]
     vectors: dict[str, tuple[int, str]]
     places: list[Place]
+    late_places: list[Place]
     refusal: str
     differs: dict[str, int]
 
@@ -91,7 +94,21 @@ def run(kafka: Kafka, mariadb: MariaDb, tmp_path_factory: pytest.TempPathFactory
             second.wait(lambda: not _differences(second)["commands"], processes)
             differs = _differences(second)
         after = remains(second.truth)
-        yield Run(made.counts, just_restored, before, after, second.vectors(), places, str(refused.value), differs)
+        # Later still: the log has dropped its beginning, and one group knows a log that was longer than this one.
+        _forget_turns(second)
+        wanted = {**manifest.positions, "feedback": {"feedback": {0: 10**9}}}
+        late_places = asyncio.run(reset(second.settings, wanted))
+        yield Run(
+            made.counts,
+            just_restored,
+            before,
+            after,
+            second.vectors(),
+            places,
+            late_places,
+            str(refused.value),
+            differs,
+        )
     finally:
         first.close()
         for name in names:
@@ -109,6 +126,16 @@ def _goal(deployment: Deployment, directory: Path, records: list[Record], letter
         return counts(clean)
     finally:
         clean.close()
+
+
+def _forget_turns(deployment: Deployment) -> None:
+    """Retention has passed over everything on `turns`."""
+    topic = deployment.settings.topic("turns")
+    admin = AdminClient({"bootstrap.servers": deployment.kafka})
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    wanted = [TopicPartition(topic, number, OFFSET_END) for number in partitions]
+    for done in admin.delete_records(wanted, operation_timeout=30).values():
+        done.result()
 
 
 def _repaired(truth: Truth) -> bool:
@@ -133,6 +160,13 @@ def test_the_groups_stand_where_the_backup_stood_and_not_while_workers_run(run: 
     }
     assert sum(place.offset for place in run.places if place.topic == "turns") > 0
     assert not any(place.lost or place.remade for place in run.places)
+
+
+def test_what_the_log_no_longer_has_is_said_and_another_log_is_read_from_its_beginning(run: Run) -> None:
+    lost = {(place.topic, place.lost > 0) for place in run.late_places if place.lost}
+    assert lost == {("turns", True)}
+    [remade] = [place for place in run.late_places if place.remade]
+    assert (remade.topic, remade.offset, remade.lost) == ("feedback", 0, 0)
 
 
 def test_a_restored_database_has_every_row(run: Run) -> None:
