@@ -32,11 +32,20 @@ from processors.session.extractive import extract, key_points, language_of, note
 from processors.session.parse import read_summary
 from processors.session.render import MAX_REPLY_TOKENS, MAX_TURNS, render
 from schemas import OwnerKind, digest
-from sinks.truth import Truth, checkpoints, sessions
+from sinks.truth import Truth, checkpoints, sessions, turns
 from sinks.truth.checkpoints import Checkpoint, Thread
 from sinks.truth.sessions import Cursor, StoredSummary
 
 log = logging.getLogger("memriver.session")
+
+Refuses = Callable[[Connection, Thread], bool]
+"""Whether the person of this state was erased; the answer holds until the transaction ends."""
+
+
+def nobody(_connection: Connection, _thread: Thread) -> bool:
+    """Where nobody can have been erased."""
+    return False
+
 
 MAX_STATE_BYTES: Final = 65_536
 """A checkpoint is where a task stands, not its material."""
@@ -94,10 +103,12 @@ class SessionMemory:
         model: ChatModel | None = None,
         limits: SummaryLimits | None = None,
         spent: Callable[[ChatReply], None] = lambda _reply: None,
+        refuses: Refuses = nobody,
     ) -> None:
         """`spent` is told of each reply of the model, also one that made no summary: it has been paid for."""
         self._truth = truth
         self._mask = mask
+        self._refuses = refuses
         self._suspect = suspect
         self._now = now
         self._model = model
@@ -179,11 +190,16 @@ class SessionMemory:
 
     def _save(self, key: str, made: Summary, through: Cursor | None, version: int) -> bool:
         now = self._now()
-        return self._truth.run(
-            lambda connection: sessions.save_summary(
-                connection, key, made, through=through, expected_version=version, now=now
-            )
-        )
+
+        def work(connection: Connection) -> bool:
+            # The row that an erasure takes before it deletes turns: what they said goes with them or is not written here.
+            turns.lock_conversations(connection, [key])
+            keys = {source.turn_key for note in made.notes for source in note.sources}
+            if made.standing(sessions.revisions(connection, keys)) != made:
+                return False
+            return sessions.save_summary(connection, key, made, through=through, expected_version=version, now=now)
+
+        return self._truth.run(work)
 
     def _last(self, key: str) -> Summary | None:
         with self._truth.reading() as connection:
@@ -263,6 +279,8 @@ class SessionMemory:
         self, thread: Thread, body: str, expected: int, now: datetime, conversation_key: str | None, *, ended: bool
     ) -> int:
         def work(connection: Connection) -> int | None:
+            if self._refuses(connection, thread):
+                raise PoisonError("erased", "the person whom this state is about was erased")
             found = checkpoints.load(connection, thread)
             version = _expected(found, expected)
             if version is None:

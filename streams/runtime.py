@@ -24,6 +24,7 @@ from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
 from processors.session.render import summary_schema
 from recall.session import SessionMemory
+from sinks.sealing.guard import Named
 from sinks.truth import Truth, make_engine
 from sinks.truth.migrate import check as check_schema
 from sinks.vectors import VectorStore
@@ -135,7 +136,7 @@ class Runtime:
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_session(self, now: Callable[[], datetime]) -> SessionMemory:
-        gate, scanner = self.gate, ThreatScanner()
+        gate, scanner, guard = self.gate, ThreatScanner(), make_guard(self.settings)
         return SessionMemory(
             self.truth,
             mask=lambda text: gate.mask_text(text).text,
@@ -143,6 +144,7 @@ class Runtime:
             now=now,
             model=self._summariser,
             spent=self._spent,
+            refuses=lambda connection, thread: guard.refuses(connection, [Named(thread.tenant, thread.owner_key)])[0],
         )
 
     def _spent(self, reply: ChatReply) -> None:
@@ -224,9 +226,7 @@ class Runtime:
                 ResolveStage("commands", nearest, self.metrics, make_guard(settings)),
             )
         elif stage == "feedback":
-            heard = FeedbackStage(
-                self.gate, RuleBook.load(), self.metrics, self._model_of_recall, make_guard(settings)
-            )
+            heard = FeedbackStage(self.gate, RuleBook.load(), self.metrics, self._model_of_recall, make_guard(settings))
             feedback_agent.register(app, settings, delivery, heard)
         else:
             raise FatalError(f"there is no stage {stage}")

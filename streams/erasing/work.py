@@ -43,6 +43,8 @@ log = logging.getLogger("memriver.erasure")
 
 _LEASE = timedelta(minutes=2)
 _PAGE = 500
+_SETTLE_SECONDS = 2.5
+"""Before the look back: servers of the API write what was read, and answers for repetition, a second later."""
 _LOOKS = 5
 """Times that a look after the work may find something, written by whoever was at work at the cut, before we ask for help."""
 
@@ -247,6 +249,7 @@ class Eraser:
 
     async def _verify(self, item: Erasure) -> bool:
         """Look again. What is found was written by whoever was at work at the cut: it goes the same way once more."""
+        await asyncio.sleep(_SETTLE_SECONDS)
         await asyncio.to_thread(self._settle_files)
         left = await self._looking.look(item)
         again = int(item.steps.get("looks", 0)) + 1
