@@ -24,9 +24,10 @@ from streams.cli.embedded import Embedded
 from streams.health import Health, HealthServer
 from streams.runtime import wall_clock
 from streams.serving import api_app
-from tests.pipeline.river import settings
+from tests.pipeline.river import STAGES, settings
 
-DEADLINE = 60.0
+DEADLINE = 240.0
+"""Seconds after which a test gives up; far more than anything takes, so that a busy machine fails nothing."""
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Deployment:
 
     async def _serve(self) -> None:
         given = settings(http_port=0, http_host="127.0.0.1", batch_seconds=600.0)
-        self._embedded = Embedded(given, self.directory)
+        self._embedded = Embedded(given, self.directory, (*STAGES, "feedback"))
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         try:
             await self._embedded.start(lambda _event: None)
@@ -76,7 +77,7 @@ class Deployment:
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     made = Deployment(tmp_path_factory.mktemp("deployment"))
-    thread = threading.Thread(target=made.run, name="memriver")
+    thread = threading.Thread(target=made.run, name="memriver", daemon=True)
     thread.start()
     assert made.ready.wait(DEADLINE)
     assert made.failure is None, made.failure
