@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,50 +18,16 @@ from processors.extraction import prompts
 from processors.extraction.prompts import PROMPTS, extract_v1_en, extract_v1_zh
 from schemas import Role, Turn
 from sinks.truth import Truth, batches, make_engine, memories, replays, suppression, tables
-from sinks.truth.replays import Plan, Progress
 from sinks.truth.suppression import Subject
-from sinks.truth.takeover import take_over
-from streams.replay.building import Builder
 from streams.replay.comparing import compare
 from streams.replay.door import returning
 from streams.replay.judging import chosen
-from streams.replay.log import Extent, LoggedTurn
+from streams.replay.log import LoggedTurn
 from streams.sealing import make_identities
 from streams.settings import Settings
 from tests.doubles.model_replies import Item
 from tests.doubles.model_server import ModelServer
-from tests.doubles.rerun import dump
-
-START = datetime(2026, 3, 2, 1, tzinfo=UTC)
-NOW = START + timedelta(days=1)
-
-
-class ListLog:
-    """A log that is a list: two partitions, each turn with the second in which it was published."""
-
-    topic = "turns"
-
-    def __init__(self, turns: Sequence[tuple[float, Turn]]) -> None:
-        self.rows: list[LoggedTurn] = []
-        offsets = [0, 0]
-        for second, turn in turns:
-            partition = int(turn.conversation_key[0], 16) % 2
-            at = START + timedelta(seconds=second)
-            self.rows.append(LoggedTurn(turn.to_bytes(), partition, offsets[partition], at))
-            offsets[partition] += 1
-        self.ends = dict(enumerate(offsets))
-
-    async def extent(self) -> Extent:
-        return Extent({0: 0, 1: 0}, self.ends)
-
-    async def since(self, moment: datetime) -> dict[int, int]:
-        before = [row for row in self.rows if row.published_at < moment]
-        return {number: sum(row.partition == number for row in before) for number in (0, 1)}
-
-    async def read(self, start: Mapping[int, int], end: Mapping[int, int]) -> AsyncIterator[LoggedTurn]:
-        for row in self.rows:
-            if start.get(row.partition, 0) <= row.offset < end[row.partition]:
-                yield row
+from tests.doubles.rerun import NOW, START, ListLog, again, dump, replay
 
 
 def said(number: int, text: str, user: str = "ann", **fields: Any) -> Turn:
@@ -148,37 +113,6 @@ def settings(server: ModelServer | None = None) -> Settings:
     )
 
 
-def replay(
-    given: Settings,
-    live: Truth,
-    beside: Truth,
-    log: ListLog,
-    *,
-    prompt: str | None = None,
-    since: datetime | None = None,
-) -> Progress:
-    """From the beginning of what is given, or since a moment."""
-    judging = chosen(None, prompt)
-
-    async def work() -> Progress:
-        positions = await log.since(since) if since is not None else {0: 0, 1: 0}
-        with live.reading() as here, beside.begin() as connection:
-            if since is not None:
-                for carried in take_over(here, connection, since):
-                    replays.stage(connection, carried)
-            at = Progress(clock=since or datetime.fromtimestamp(0, UTC))
-            replays.begin(connection, Plan("turns", since, judging, judging), at, positions)
-        return await again(given, live, beside, log, prompt=prompt)
-
-    return asyncio.run(work())
-
-
-async def again(given: Settings, live: Truth, beside: Truth, log: ListLog, *, prompt: str | None = None) -> Progress:
-    with ThreadPoolExecutor(1) as executor:
-        async with Builder(given, now=lambda: NOW).replay(live, beside, log, chosen(None, prompt), executor) as run:
-            return await run.run()
-
-
 def held(truth: Truth) -> set[tuple[str, str]]:
     with truth.reading() as connection:
         return {
@@ -238,7 +172,7 @@ def test_another_prompt_is_asked_and_without_a_model_its_batches_wait(
     gone = compare(fresh("live"), fresh("beside"), NOW, limit=10)
     assert gone.total.current == {"added": 0, "gone": 4, "changed": 0}
     calls = len(server.calls)
-    done = asyncio.run(again(settings(server), fresh("live"), fresh("beside"), log, prompt="extract_v2"))
+    done = asyncio.run(again(settings(server), fresh("live"), fresh("beside"), log, chosen(None, "extract_v2")))
     assert done.batches["asked"] == len(server.calls) - calls == 3
     assert held(fresh("beside")) == ALL
     with fresh("beside").reading() as connection:

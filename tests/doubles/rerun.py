@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from datetime import datetime
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
 
 from processors.rules.loading import packaged_texts
-from sinks.truth import Truth
+from schemas import Turn
+from sinks.truth import Truth, replays
 from sinks.truth.beside import DERIVED
+from sinks.truth.replays import Judging, Plan, Progress
+from sinks.truth.takeover import take_over
+from streams.replay.building import Builder
+from streams.replay.judging import chosen
 from streams.replay.log import Extent, LoggedTurn, TurnLog
+from streams.settings import Settings
+
+START = datetime(2026, 3, 2, 1, tzinfo=UTC)
+NOW = START + timedelta(days=1)
 
 OTTER = """
   - id: mascot
@@ -35,6 +46,70 @@ def rules_with_otters(directory: Path) -> Path:
     directory.mkdir(exist_ok=True)
     (directory / "en.yaml").write_text(packaged_texts()["en"].rstrip("\n") + OTTER, encoding="utf-8")
     return directory
+
+
+class ListLog:
+    """A log that is a list: two partitions, each turn with the second in which it was published."""
+
+    topic = "turns"
+
+    def __init__(self, turns: Sequence[tuple[float, Turn]]) -> None:
+        self.rows: list[LoggedTurn] = []
+        offsets = [0, 0]
+        for second, turn in turns:
+            partition = int(turn.conversation_key[0], 16) % 2
+            at = START + timedelta(seconds=second)
+            self.rows.append(LoggedTurn(turn.to_bytes(), partition, offsets[partition], at))
+            offsets[partition] += 1
+        self.ends = dict(enumerate(offsets))
+
+    async def extent(self) -> Extent:
+        """`TurnLog`."""
+        return Extent({0: 0, 1: 0}, self.ends)
+
+    async def since(self, moment: datetime) -> dict[int, int]:
+        """`TurnLog`."""
+        before = [row for row in self.rows if row.published_at < moment]
+        return {number: sum(row.partition == number for row in before) for number in (0, 1)}
+
+    async def read(self, start: Mapping[int, int], end: Mapping[int, int]) -> AsyncIterator[LoggedTurn]:
+        """`TurnLog`."""
+        for row in self.rows:
+            if start.get(row.partition, 0) <= row.offset < end[row.partition]:
+                yield row
+
+
+def replay(
+    given: Settings,
+    live: Truth,
+    beside: Truth,
+    log: ListLog,
+    *,
+    rules: str | None = None,
+    prompt: str | None = None,
+    since: datetime | None = None,
+) -> Progress:
+    """A replay from the beginning of what is given, or since a moment."""
+    judging = chosen(rules, prompt)
+
+    async def work() -> Progress:
+        positions = await log.since(since) if since is not None else {0: 0, 1: 0}
+        with live.reading() as here, beside.begin() as connection:
+            if since is not None:
+                for carried in take_over(here, connection, since):
+                    replays.stage(connection, carried)
+            at = Progress(clock=since or datetime.fromtimestamp(0, UTC))
+            replays.begin(connection, Plan(log.topic, since, judging, chosen()), at, positions)
+        return await again(given, live, beside, log, judging)
+
+    return asyncio.run(work())
+
+
+async def again(given: Settings, live: Truth, beside: Truth, log: ListLog, judging: Judging) -> Progress:
+    """One run of a replay that is there."""
+    with ThreadPoolExecutor(1) as executor:
+        async with Builder(given, now=lambda: NOW).replay(live, beside, log, judging, executor) as run:
+            return await run.run()
 
 
 class Killed(BaseException):
