@@ -11,7 +11,7 @@ from schemas import Memory, Status
 from sinks.embedders.exceptions import RefusedTexts
 from sinks.truth.scanning import Entry
 from sinks.vectors import Point, Tombstone
-from sinks.vectors.collections import Collection, EveryCollection
+from sinks.vectors.collection import Collection, EveryCollection
 
 log = logging.getLogger("memriver.projection")
 

@@ -42,7 +42,7 @@ from sinks.embedders import CachedEmbedder, make_embedder
 from sinks.truth import Truth, make_engine, memories
 from sinks.truth.migrate import upgrade
 from sinks.vectors import open_vectors
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from streams.projection import VectorProjection
 
 _NOW = datetime(2026, 6, 1, tzinfo=UTC)

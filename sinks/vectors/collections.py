@@ -11,17 +11,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from processors.exceptions import FatalError, MemriverError
-from processors.ports import Embedder
-from sinks.embedders.cache import CachedEmbedder
-from sinks.embedders.calibration import Calibration, calibration_for
+from sinks.embedders.late import LateEmbedder, OpenEmbedder
 from sinks.truth import Truth, collections
 from sinks.truth.collections import CollectionRow, State
-from sinks.vectors.protocol import VectorStore, collection_name
+from sinks.vectors.collection import Collection, calibration_of
+from sinks.vectors.protocol import VectorStore
 
 log = logging.getLogger("memriver.collections")
 
@@ -30,41 +28,12 @@ _REST_SECONDS = 10.0
 
 OpenStore = Callable[[str, int], VectorStore]
 """(model, dimension) → a store that is not opened yet."""
-OpenEmbedder = Callable[[str], Embedder]
-"""An embedder by its name in configuration."""
-
-
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """One vector space: the store, the model that its vectors are of, and what their cosines mean."""
-
-    name: str
-    live: bool
-    store: VectorStore
-    embedder: Embedder
-    calibration: Calibration
-
-
-class LiveCollection(Protocol):
-    """Where questions are asked."""
-
-    def live(self) -> AbstractContextManager[Collection]:
-        """The live collection, which stays open until the context is left."""
-
-    def refresh(self) -> None:
-        """Look again which one is live."""
-
-
-class EveryCollection(Protocol):
-    """Where changes go."""
-
-    def write(self, action: Callable[[Collection], None]) -> None:
-        """Do `action` with each collection that changes belong into; the live one must succeed."""
 
 
 @dataclass(slots=True)
 class _Open:
     collection: Collection
+    embedder: LateEmbedder
     users: int = 0
     # Asked for by a writer: kept open until it is dropped, since the next change comes soon.
     kept: bool = False
@@ -97,9 +66,11 @@ class Collections:
         self._resting: dict[str, float] = {}
         self._looked_at = 0.0
         self._looking = False
+        self._times_closed = 0
         self._idle = threading.Condition()
         # Opening may take seconds (a local model); questions go on meanwhile, so it has a lock of its own.
         self._opening = threading.Lock()
+        self._one_looks = threading.Lock()
         self.trouble: str | None = None
         """Why the collection that truth calls live is not the one in use here; None when it is."""
 
@@ -111,18 +82,24 @@ class Collections:
             FatalError: no collection is live, or it cannot be opened.
             TransientError: truth or the store is away.
         """
-        if self._live is None:
-            self._look()
-        elif self._monotonic() - self._looked_at >= self._refresh_seconds:
-            self._look_aside()
-        with self._idle:
-            assert self._live is not None
-            entry = self._opened[self._live]
-            entry.users += 1
+        entry = self._enter_live()
         try:
             yield entry.collection
         finally:
             self._leave(entry)
+
+    def _enter_live(self) -> _Open:
+        while True:
+            if self._live is None:
+                self._look()
+            elif self._monotonic() - self._looked_at >= self._refresh_seconds:
+                self._look_aside()
+            with self._idle:
+                entry = self._opened.get(self._live) if self._live is not None else None
+                # None: it was dropped here just now, by somebody who knew of the switch before.
+                if entry is not None:
+                    entry.users += 1
+                    return entry
 
     def write(self, action: Callable[[Collection], None]) -> None:
         """Do `action` with every collection that is not being dropped.
@@ -190,30 +167,37 @@ class Collections:
         with self._idle:
             entries = list(self._opened.values())
         for entry in entries:
-            if isinstance(entry.collection.embedder, CachedEmbedder):
-                entry.collection.embedder.clear()
+            entry.embedder.forget_texts()
 
     def refresh(self) -> None:
         """Look now, and wait for it: after this call `live()` is what truth says."""
         self._look()
 
-    def discard(self, name: str) -> None:
-        """Delete a collection with all its vectors, as soon as nobody here uses it; it must have been opened before."""
+    def discard(self, row: CollectionRow) -> None:
+        """Delete a collection with all its vectors, as soon as nobody here uses it. Doing it again is harmless.
+
+        Raises:
+            FatalError: another process owns it.
+            TransientError: the store is away.
+        """
         with self._idle:
-            entry = self._opened.pop(name, None)
-            if self._live == name:
+            entry = self._opened.pop(row.name, None)
+            if self._live == row.name:
                 self._live = None
             while entry is not None and entry.users:
                 self._idle.wait()
-        if entry is not None:
-            entry.collection.store.drop()
+        with self._opening:
+            store = entry.collection.store if entry is not None else self._open_store(row.model, row.dimension)
+            store.drop()
 
     def close(self) -> None:
         """Close all of them."""
-        with self._idle:
-            entries, self._opened, self._live = list(self._opened.values()), {}, None
-        for entry in entries:
-            entry.collection.store.close()
+        with self._one_looks, self._opening:
+            with self._idle:
+                self._times_closed += 1
+                entries, self._opened, self._live = list(self._opened.values()), {}, None
+            for entry in entries:
+                entry.collection.store.close()
 
     def _enter(self, row: CollectionRow, *, kept: bool) -> _Open:
         while True:
@@ -231,30 +215,23 @@ class Collections:
             with self._idle:
                 if row.name in self._opened:
                     return
-            embedder = self._open_embedder(row.embedder)
-            if (embedder.model, embedder.dimension) != (row.model, row.dimension):
-                raise FatalError(
-                    f"{row.name} is of {row.model} with {row.dimension} dimensions, but the embedder {row.embedder} now "
-                    f"gives {embedder.model} with {embedder.dimension}"
-                )
             store = self._open_store(row.model, row.dimension)
             store.ensure(beside=True)
+            embedder = LateEmbedder(row.embedder, row.model, row.dimension, self._open_embedder)
             collection = Collection(row.name, row.status is State.LIVE, store, embedder, calibration_of(row))
             with self._idle:
-                self._opened[row.name] = _Open(collection, calibration=row.calibration)
+                self._opened[row.name] = _Open(collection, embedder, calibration=row.calibration)
         self._undo_if_dropped(row)
 
     def _undo_if_dropped(self, row: CollectionRow) -> None:
         """A collection that was dropped while it was being opened has been made anew by opening it."""
         with self._truth.reading() as connection:
             now = collections.get(connection, row.name)
-        if now is None or now.status is not State.DROPPED:
-            return
-        with self._idle:
-            entry = self._opened.pop(row.name, None)
-        if entry is not None:
-            entry.collection.store.drop()
-        raise FatalError(f"{row.name} was dropped meanwhile")
+        gone = now is None or now.status is State.DROPPED
+        # Whoever opens one that is being dropped, to erase from it, knows that; its dropper looks once more afterwards.
+        if gone or (now is not None and now.status is State.DROPPING and row.status is not State.DROPPING):
+            self.discard(row)
+            raise FatalError(f"{row.name} was dropped meanwhile")
 
     def _update(self, entry: _Open, row: CollectionRow) -> None:
         """State and calibration may change while it is open; the store and the model never do."""
@@ -269,34 +246,45 @@ class Collections:
             entry.users -= 1
             self._idle.notify_all()
             name = entry.collection.name
-            done = not entry.users and not entry.kept and name != self._live and self._opened.get(name) is entry
-            if done:
+            if not self._is_idle(name, entry):
+                return
+        with self._opening:
+            # Under this lock, so that nobody opens the store anew before it is closed: Edge has one owner.
+            with self._idle:
+                if not self._is_idle(name, entry):
+                    return
                 del self._opened[name]
-        if done:
             entry.collection.store.close()
+
+    def _is_idle(self, name: str, entry: _Open) -> bool:
+        return not entry.users and not entry.kept and name != self._live and self._opened.get(name) is entry
 
     def _close_all_but(self, names: set[str]) -> None:
         """Let go of what was dropped elsewhere; what is still in use goes when its last user leaves."""
-        idle: list[_Open] = []
         with self._idle:
-            for name in [name for name in self._opened if name not in names]:
-                entry = self._opened[name]
+            gone = [entry for name, entry in self._opened.items() if name not in names]
+            for entry in gone:
                 entry.kept = False
-                if not entry.users and name != self._live:
-                    idle.append(self._opened.pop(name))
-        for entry in idle:
-            entry.collection.store.close()
+                entry.users += 1
+        for entry in gone:
+            self._leave(entry)
 
     def _look_aside(self) -> None:
         with self._idle:
             if self._looking:
                 return
             self._looking = True
-        threading.Thread(target=self._look_quietly, name="memriver-collections", daemon=True).start()
+            times_closed = self._times_closed
+        threading.Thread(
+            target=self._look_quietly, args=(times_closed,), name="memriver-collections", daemon=True
+        ).start()
 
-    def _look_quietly(self) -> None:
+    def _look_quietly(self, times_closed: int) -> None:
         try:
-            self._look()
+            with self._one_looks:
+                # Closed meanwhile: nothing may be opened that nobody would close.
+                if times_closed == self._times_closed:
+                    self._take_what_is_live()
         except MemriverError as error:
             # The old one goes on answering: it is written to as long as it exists.
             self.trouble = str(error)
@@ -307,12 +295,21 @@ class Collections:
                 self._looked_at = self._monotonic()
 
     def _look(self) -> None:
+        with self._one_looks:
+            self._take_what_is_live()
+
+    def _take_what_is_live(self) -> None:
         with self._truth.reading() as connection:
             rows = collections.existing(connection)
         live = next((row for row in rows if row.status is State.LIVE), None)
         if live is None:
             raise FatalError("no vector collection is live: start a worker once, it registers the configured embedder")
         entry = self._enter(live, kept=False)
+        try:
+            entry.embedder.make()
+        except BaseException:
+            self._leave(entry)
+            raise
         with self._idle:
             before, self._live = self._live, live.name
             self._looked_at = self._monotonic()
@@ -324,29 +321,3 @@ class Collections:
         if old is not None:
             log.info("recall goes on in %s", live.name)
             self._leave(old)
-
-
-class OneCollection:
-    """A single collection that no truth lists: for tests, benchmarks and tools with a store of their own."""
-
-    def __init__(self, store: VectorStore, embedder: Embedder, calibration: Calibration | None = None) -> None:
-        name = collection_name("one", embedder.model, embedder.dimension)
-        scale = calibration or calibration_for(embedder.model)
-        self._collection = Collection(name, True, store, embedder, scale)
-
-    @contextmanager
-    def live(self) -> Iterator[Collection]:
-        """It."""
-        yield self._collection
-
-    def refresh(self) -> None:
-        """There is no other."""
-
-    def write(self, action: Callable[[Collection], None]) -> None:
-        """Do it with the one."""
-        action(self._collection)
-
-
-def calibration_of(row: CollectionRow) -> Calibration:
-    """What was measured for the collection, or the built-in one of its model."""
-    return Calibration.from_json(row.calibration) if row.calibration is not None else calibration_for(row.model)

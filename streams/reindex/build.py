@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sinks.truth import Truth, scanning
 from sinks.truth.collections import CollectionRow
 from sinks.truth.scanning import Entry
-from sinks.vectors.collections import Collection
+from sinks.vectors.collection import Collection
 from streams.projection import Cut, project
 from streams.reindex.keywords import KeywordPool
 from streams.reindex.lease import Lease

@@ -14,7 +14,7 @@ from schemas import Status
 from sinks.truth import Truth, scanning
 from sinks.truth.scanning import Mark
 from sinks.vectors import StoredPoint, Tombstone, VectorStore
-from sinks.vectors.collections import Collection
+from sinks.vectors.collection import Collection
 from sinks.vectors.payload import OWNER
 from streams.projection import project
 from streams.reindex.lease import Lease

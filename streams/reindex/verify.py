@@ -11,7 +11,7 @@ from schemas import Status
 from sinks.truth import Truth, scanning
 from sinks.truth.scanning import Entry
 from sinks.vectors import Scope
-from sinks.vectors.collections import Collection
+from sinks.vectors.collection import Collection
 from streams.reindex.calibrating import sample
 from streams.reindex.compare import Comparison, Kind
 from streams.reindex.lease import Lease

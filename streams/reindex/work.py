@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 from processors.exceptions import ConflictError, FatalError, MemriverError, TransientError
 from sinks.truth import Truth, collections
 from sinks.truth.collections import CollectionRow, Source, State, Task
-from sinks.vectors.collections import Collection, Collections
+from sinks.vectors.collection import Collection
+from sinks.vectors.collections import Collections
 from streams.reindex.build import Build
 from streams.reindex.calibrating import calibrate
 from streams.reindex.compare import Comparison, repair
@@ -171,10 +172,10 @@ class Reindexer:
         self._truth.run(work)
 
     def _drop(self, row: CollectionRow) -> None:
-        with self._opened.using(row):
-            pass  # opened, since only the owner of a store may delete it
-        self._opened.discard(row.name)
+        self._opened.discard(row)
         self._truth.run(lambda connection: collections.dropped(connection, row.name, self._now()))
+        # Once more: an erasure that listed it before may have made it anew in between, by opening it.
+        self._opened.discard(row)
         log.info("%s is dropped", row.name)
 
     def _finish(self, row: CollectionRow, **outcome: object) -> None:

@@ -18,7 +18,7 @@ from sinks.truth import Truth, collections
 from sinks.truth.collections import State
 from sinks.truth.outbox import Outgoing
 from sinks.truth.replays import Judging
-from sinks.vectors.collections import calibration_of
+from sinks.vectors.collection import calibration_of
 from streams.delivery import Delivery
 from streams.metrics import Metrics
 from streams.modelling import make_models, pricing

@@ -37,7 +37,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth
 from sinks.truth.outbox import Outgoing
 from sinks.vectors import open_vectors
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from streams.cli import access, app
 from streams.projection import VectorProjection
 from streams.settings import Settings

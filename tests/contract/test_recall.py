@@ -24,7 +24,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth, memories, turns
 from sinks.truth.tables import memory_access
 from sinks.vectors import VectorStore, open_vectors
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from streams.projection import VectorProjection
 from tests.doubles.records import at, memory, turn, turn_row
 

@@ -15,7 +15,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth, make_engine, memories, turns
 from sinks.truth.migrate import upgrade
 from sinks.vectors import open_vectors
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from streams.cli import app
 from streams.projection import VectorProjection
 from tests.doubles.records import at, change, memory, turn, turn_row

@@ -17,7 +17,7 @@ from schemas import Category, Memory, MemoryType, OwnerKind
 from sinks.embedders import make_embedder
 from sinks.truth import Truth, make_engine, memories
 from sinks.vectors import open_vectors
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from streams.projection import VectorProjection
 from tests.doubles.records import at, memory
 

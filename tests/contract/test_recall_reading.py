@@ -19,7 +19,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth, turns
 from sinks.truth.turns import Conversation
 from sinks.vectors import open_vectors
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from tests.doubles.house import MORNING, House, said
 from tests.doubles.records import turn, turn_row
 

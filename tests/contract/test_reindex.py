@@ -25,7 +25,8 @@ from sinks.embedders.calibration import calibration_for
 from sinks.truth import Truth, collections, memories, scanning
 from sinks.truth.collections import CollectionRow, Source, State, Task
 from sinks.vectors import Tombstone, VectorStore, collection_name, open_vectors
-from sinks.vectors.collections import Collections, calibration_of
+from sinks.vectors.collection import calibration_of
+from sinks.vectors.collections import Collections
 from sinks.vectors.edge import EdgeVectors
 from sinks.vectors.server import QdrantVectors, point_alias
 from streams.projection import VectorProjection, entry_of, project
@@ -53,6 +54,7 @@ def held(number: int, **fields: object) -> Memory:
     given = {
         "id": new_id("reindex", str(number)),
         "owner": OWNERS[number % len(OWNERS)],
+        "namespace": f"user/{OWNERS[number % len(OWNERS)]}/profile",
         "attribute": "note",
         "value": f"{thing} {number}",
         "text": f"{OWNERS[number % len(OWNERS)]} keeps {thing} number {number}",
@@ -78,6 +80,7 @@ class Library:
     seen: Seen = field(default_factory=Seen)
     embedders: dict[str, Marked] = field(default_factory=dict)
     processes: list[Collections] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.opened = self.process()
@@ -100,8 +103,8 @@ class Library:
         return found
 
     def embedder(self, name: str) -> Marked:
-        if name == "unknown":
-            raise FatalError("unknown embedder")
+        if name in self.broken:
+            raise FatalError("the key is missing")
         return self.embedders.setdefault(name, Marked(name))
 
     def commit(self, *rows: Memory) -> None:
@@ -231,8 +234,8 @@ class Load:
         self._library = library
         self._stop = threading.Event()
         self.failures: list[BaseException] = []
-        self.recalls = 0
-        self.writes = 0
+        self.recalls: list[bool] = []
+        self.writes: list[int] = []
         gate = PolicyGate(PolicySettings(), b"a key for the tests, of 32 bytes!")
         self._services = [
             RecallService(library.truth, library.process(), screen=TurnScreen(gate)) for _ in range(readers)
@@ -268,15 +271,16 @@ class Load:
             if status is Status.DELETED:
                 fields |= {"text": "", "value": ""}
             self._library.commit(held(which, **fields))
-            self.writes += 1
+            self.writes.append(which)
             time.sleep(0.005)
 
     def _read(self, number: int, _of: int) -> None:
         rng = random.Random(number)
         service = self._services[number]
         while not self._stop.is_set():
-            ask(service, rng.choice(OWNERS), f"who keeps {rng.choice(THINGS)}?")
-            self.recalls += 1
+            which = rng.randrange(200)
+            query = f"who keeps {THINGS[which % len(THINGS)]}?"
+            self.recalls.append(bool(ask(service, OWNERS[which % len(OWNERS)], query)))
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait, as long as nothing failed."""
@@ -314,8 +318,9 @@ def test_another_dimension_comes_under_load_without_a_failed_or_mixed_recall(lib
         load.searched(NEW)
     assert load.failures == []
     assert library.seen.mixed == []
-    assert load.recalls >= 20
-    assert load.writes >= 20
+    assert len(load.recalls) >= 20
+    assert all(load.recalls), "a memory that is there was not found"
+    assert len(load.writes) >= 20
     assert library.differences(OLD) == []
     assert library.differences(NEW) == []
     assert library.points(OLD) == library.points(NEW)
@@ -349,6 +354,50 @@ def test_a_model_of_the_same_dimension_is_never_mixed_up_either(library: Library
         library.switch()
         load.searched("marked-b:384")
     assert (load.failures, library.seen.mixed) == ([], [])
+
+
+def test_a_process_that_cannot_make_the_new_vectors_goes_on_with_the_old_ones_and_says_so(library: Library) -> None:
+    """Scenario: one process lacks the new model's key when the switch comes; later it gets it."""
+    library.commit(*[held(number) for number in range(30)])
+    library.verified()
+    other = Collections(
+        library.truth, library.seen.opener(library.open_store, library.lock), library.embedder, refresh_seconds=0.0
+    )
+    if not library.shared:
+        library.opened.close()
+    gate = PolicyGate(PolicySettings(), b"a key for the tests, of 32 bytes!")
+    service = RecallService(library.truth, other, screen=TurnScreen(gate))
+    assert ask(service, OWNERS[1], "who keeps 围棋?")
+    library.broken.add(NEW)
+    library.switch()
+    while other.trouble is None:
+        assert ask(service, OWNERS[1], "who keeps 围棋?")
+    assert "the key is missing" in other.trouble
+    with other.live() as collection:
+        assert collection.name == name_of(OLD)
+    library.broken.clear()
+    while other.trouble is not None:
+        assert ask(service, OWNERS[1], "who keeps 围棋?")
+    with other.live() as collection:
+        assert collection.name == name_of(NEW)
+    assert library.seen.mixed == []
+    other.close()
+
+
+def test_an_erasure_reaches_every_collection_also_where_its_model_is_missing(library: Library) -> None:
+    library.commit(held(1), held(2))
+    library.order()
+    library.work()
+    library.opened.close()
+    library.broken |= {OLD, NEW}
+    with library.opened.every() as every:
+        for collection in every:
+            collection.store.delete([Tombstone(held(1).id, 2)])
+        kept = [sorted(point.status for point in collection.store.scroll()) for collection in every]
+    assert kept == [["active", "deleted"]] * 2
+    library.ask(Task.DROP)
+    library.work(now=lambda: wall_clock() + timedelta(minutes=1))
+    assert library.row().status is State.DROPPED
 
 
 # -- the build
