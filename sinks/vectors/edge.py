@@ -19,7 +19,7 @@ from typing import Any
 
 import qdrant_edge as qe
 
-from processors.exceptions import FatalError, TransientError
+from processors.exceptions import FatalError, Outage, TransientError
 from processors.keywords import Sparse
 from sinks import outages
 from sinks.vectors import payload as p
@@ -43,6 +43,10 @@ FLUSH_EVERY = 4_096
 _COPY = 256
 
 
+_ROOM = 64 * 1024 * 1024
+"""Bytes: Edge lays out its log and its pages in files of 32 MiB."""
+
+
 class EdgeVectors:
     """A `VectorStore` in a local directory.
 
@@ -58,6 +62,7 @@ class EdgeVectors:
         self._lock = threading.RLock()
         self._shard: Any = None
         self._unflushed = 0
+        self._outage: Outage | None = None
 
     @property
     def collection(self) -> str:
@@ -195,20 +200,49 @@ class EdgeVectors:
 
     def _open(self) -> Any:
         shard = self._shard
-        if shard is None:
-            raise FatalError("the vector store is not open; ensure() opens it")
-        return shard
+        if shard is not None:
+            return shard
+        if self._outage is not None:
+            raise _waiting(self._outage)
+        raise FatalError("the vector store is not open; ensure() opens it")
+
+    def _open_again(self) -> None:
+        """After a write that found no room: a shard remembers that and takes no more, a new one does. The lock is held.
+
+        Nothing is lost by it: what was written is in its log, and what was not is written again.
+        """
+        if self._outage is None:
+            return
+        if self._outage is Outage.FULL and shutil.disk_usage(self._directory).free < _ROOM:
+            # The old one can still be read from; it is not given up for a new one that could not be made.
+            raise _waiting(self._outage)
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            with contextlib.suppress(Exception):  # flushing fails for the same reason
+                shard.close()
+        # Its files stay locked until it is gone.
+        del shard
+        try:
+            self._shard = self._load()
+        except FatalError as error:
+            raise _waiting(self._outage) from error
+        self._outage, self._unflushed = None, 0
 
     def _write(self, points: list[Any], older: Any) -> None:
         condition = qe.Filter(must=[qe.FieldCondition("version", range=older)])
         with self._lock:
+            self._open_again()
             shard = self._open()
-            with _fatal("cannot write points"):
-                shard.update(qe.UpdateOperation.upsert_points(points, condition=condition))
-                self._unflushed += len(points)
-                if self._unflushed >= FLUSH_EVERY:
-                    shard.flush()
-                    self._unflushed = 0
+            try:
+                with _fatal("cannot write points"):
+                    shard.update(qe.UpdateOperation.upsert_points(points, condition=condition))
+                    self._unflushed += len(points)
+                    if self._unflushed >= FLUSH_EVERY:
+                        shard.flush()
+                        self._unflushed = 0
+            except TransientError as error:
+                self._outage = error.outage
+                raise
 
     def _search(self, query: Any, condition: Any, limit: int, prefetches: list[Any] | None = None) -> list[Hit]:
         if limit < 1:
@@ -264,6 +298,10 @@ class EdgeVectors:
             if field not in present:
                 params = qe.KeywordIndexParams(is_tenant=field == p.OWNER)
                 self._shard.update(qe.UpdateOperation.create_field_index(field, params))
+
+
+def _waiting(outage: Outage) -> TransientError:
+    return TransientError(f"the vector store waits: {outage.replace('_', ' ')}", part="vectors", outage=outage)
 
 
 @contextlib.contextmanager
