@@ -207,6 +207,7 @@ class Delivery:
         self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._next_offset: dict[tuple[str, str, int], int] = {}
         self._done_by_the_group: dict[tuple[str, str, int], int] = {}
+        self._asking: dict[str, asyncio.Event] = {}
         self._untouched: set[tuple[str, str, int]] = set()
         self.progress: dict[str, Progress] = {}
         self._waits: dict[object, tuple[str, TransientError]] = {}
@@ -257,6 +258,16 @@ class Delivery:
             self._next_offset[key] = offset
             self._untouched.add(key)
 
+    def ask(self, stage: str) -> None:
+        """A rebalance is under way: where the group stands is being asked, and a jump means nothing before `told`."""
+        self._asking.setdefault(stage, asyncio.Event())
+
+    def told(self, stage: str) -> None:
+        """Every `expect` of this rebalance was given."""
+        answered = self._asking.pop(stage, None)
+        if answered is not None:
+            answered.set()
+
     async def run(
         self,
         stream: Any,
@@ -275,8 +286,7 @@ class Delivery:
                 await self._open.wait()
                 progress.take()
                 messages = [_message(event) for event in events]
-                for message in messages:
-                    self._check_position(stage.name, message)
+                await self._check_positions(stage.name, messages)
                 if judge is None:
                     judged = await self.in_thread(self._judge, messages, stage)
                 else:
@@ -323,8 +333,7 @@ class Delivery:
                 await self._drain_in_turn(name)
                 progress.take()
                 messages = [_message(event) for event in events]
-                for message in messages:
-                    self._check_position(name, message)
+                await self._check_positions(name, messages)
                 await window.add(events, asyncio.ensure_future(self._patiently(name, handle, messages)))
             await window.finish()
         except asyncio.CancelledError:
@@ -456,14 +465,26 @@ class Delivery:
             await self.flush(stage, rows)
             sent += len(rows)
 
+    async def _check_positions(self, stage: str, messages: Sequence[Message]) -> None:
+        for message in messages:
+            # Faust hands out messages again before its signal of the rebalance has been heard to the end.
+            while self._has_jumped(stage, message) and (asking := self._asking.get(stage)) is not None:
+                await asking.wait()
+            self._check_position(stage, message)
+
+    def _has_jumped(self, stage: str, message: Message) -> bool:
+        key = (stage, message.topic, message.partition)
+        expected = self._next_offset.get(key)
+        return expected is not None and message.offset > max(expected, self._done_by_the_group.get(key, 0))
+
     def _check_position(self, stage: str, message: Message) -> None:
         """The stages' topics have no compaction and no transactions: a jump in offsets is a loss, and must be loud."""
         key = (stage, message.topic, message.partition)
-        expected = self._next_offset.get(key)
+        jumped, expected = self._has_jumped(stage, message), self._next_offset.get(key)
         self._next_offset[key] = message.offset + 1
         untouched = key in self._untouched
         self._untouched.discard(key)
-        if expected is None or message.offset <= max(expected, self._done_by_the_group.get(key, 0)):
+        if expected is None or not jumped:
             return
         missing = message.offset - expected
         what = f"{message.topic}:{message.partition} lost {missing} messages before offset {message.offset}"

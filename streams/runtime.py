@@ -235,12 +235,19 @@ class Runtime:
             delivery.assigned(stage, {partition.partition for partition in partitions})
             # A group that was away longer than its log is kept would go on at the log's start without a word.
             places = [(item.topic, item.partition) for item in partitions]
-            for (topic, partition), offset in (await committed(settings, app.conf.id, places)).items():
-                delivery.expect(stage, topic, partition, offset)
+            try:
+                for (topic, partition), offset in (await committed(settings, app.conf.id, places)).items():
+                    delivery.expect(stage, topic, partition, offset)
+            finally:
+                delivery.told(stage)
 
-        # Faust keeps a weak reference only; the app must hold the handler itself.
-        app.memriver_assigned, app.memriver_stage = assigned, stage
+        async def revoked(_app: Any, _partitions: set[Any], **_more: Any) -> None:
+            delivery.ask(stage)
+
+        # Faust keeps a weak reference only; the app must hold the handlers itself.
+        app.memriver_handlers, app.memriver_stage = (assigned, revoked), stage
         app.on_partitions_assigned.connect(assigned)
+        app.on_partitions_revoked.connect(revoked)
         return app
 
     @property

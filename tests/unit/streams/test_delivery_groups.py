@@ -353,6 +353,31 @@ async def test_a_worker_that_slept_while_others_went_on_is_told_of_no_loss(make:
     assert len(ends) == 1
 
 
+async def test_a_message_that_comes_before_the_groups_position_is_known_waits_for_it(
+    make: Callable[..., Delivery],
+) -> None:
+    """Scenario: others had the partition for a while, and Faust hands out its messages before we know where they stood.
+    We expect no alarm, and the message worked through once the position is told; a real gap is one even then."""
+    ends: list[str] = []
+    delivery = make(Sent(), ends=ends)
+    await delivery.run(Stream(words("a", "b")), Words())
+    delivery.ask("words")
+    delivery.assigned("words", {0})
+    stream = Stream(words("z", start=40))
+    early = asyncio.create_task(delivery.run(stream, Words()))
+    await asyncio.sleep(0.05)
+    assert (ends, stream.acked) == ([], [])
+    delivery.expect("words", words("a")[0].topic, 0, 40)
+    delivery.told("words")
+    await early
+    assert (ends, stream.acked) == ([], [40])
+    delivery.ask("words")
+    delivery.told("words")
+    with pytest.raises(FatalError):
+        await delivery.run(Stream(words("y", start=50)), Words())
+    assert len(ends) == 1
+
+
 async def test_a_group_that_was_away_longer_than_its_log_is_kept_says_so_and_goes_on(
     make: Callable[..., Delivery], caplog: pytest.LogCaptureFixture
 ) -> None:
