@@ -1,30 +1,25 @@
-"""Truth, replays: how far a replay is, what it takes over from the live schema, and what it finds recorded there."""
+"""Truth, replays: how far a replay is, what it finds recorded in the live schema, and both of them side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Row, Select, delete, func, select
 
-from schemas import Candidate, Command, CommandKind, ExtractionBatch, new_id
-from sinks.truth import ledger
+from schemas import ExtractionBatch
 from sinks.truth import turns as turn_store
-from sinks.truth.sql import chunks, insert_rows, replace_rows
+from sinks.truth.sql import insert_rows, replace_rows
 from sinks.truth.tables import (
     batches,
-    claims,
-    decisions,
     memories,
     model_replies,
-    replay_carried,
     replay_mark,
     replay_positions,
     replays,
-    retractions,
     turns,
 )
 
@@ -71,22 +66,6 @@ class Progress:
     def counted(self, name: str, count: int) -> Progress:
         """`count` more batches of this kind."""
         return replace(self, batches={**self.batches, name: self.batches.get(name, 0) + count})
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """A claim or a retraction that no turn caused, with the moment when it was ordered."""
-
-    carried_id: str
-    at: datetime
-    kind: Literal["claim", "retraction"]
-    body: str
-
-    @property
-    def item(self) -> Candidate | Command:
-        """What the resolver is given."""
-        raw = self.body.encode()
-        return Candidate.from_bytes(raw) if self.kind == "claim" else Command.from_bytes(raw)
 
 
 def plan(connection: Connection) -> Plan | None:
@@ -159,81 +138,6 @@ def pages(connection: Connection, query: Select[Any], key: Any, size: int = PAGE
         after = getattr(rows[-1], key.name)
 
 
-def orders(live: Connection) -> Iterator[list[Carried]]:
-    """What was ordered and not said: every claim without a turn, every retraction that aims at such a claim (an undo)."""
-    said = turns.c.turn_key == claims.c.turn_key
-    query = select(claims.c.claim_id, claims.c.body).outerjoin(turns, said).where(turns.c.turn_key.is_(None))
-    for rows in pages(live, query, claims.c.claim_id):
-        found = [(row, Candidate.from_bytes(row.body.encode())) for row in rows]
-        yield [Carried(row.claim_id, claim.stated_at, "claim", row.body) for row, claim in found]
-    ordered = claims.c.turn_key == retractions.c.target_turn_key
-    said = turns.c.turn_key == claims.c.turn_key
-    query = select(retractions, claims.c.body).join(claims, ordered).outerjoin(turns, said)
-    for rows in pages(live, query.where(turns.c.turn_key.is_(None)), retractions.c.retraction_key):
-        # A command that made two claims is here twice.
-        yield [taken_back(row) for row in {row.retraction_key: row for row in rows}.values()]
-
-
-def taken_back(row: Row[Any]) -> Carried:
-    """A retraction, from its row and the body of a claim that it voids."""
-    claim = Candidate.from_bytes(row.body.encode())
-    command = Command(
-        command_id=new_id("carried", row.retraction_key),
-        kind=CommandKind.RETRACT_TURN,
-        tenant=claim.tenant,
-        owner_kind=claim.owner_kind,
-        owner=claim.owner,
-        issued_by="replay",
-        issued_at=claim.stated_at,
-        target_turn_key=row.target_turn_key,
-        retraction_turn_key=row.retraction_key,
-        below_revision=row.below_revision,
-        payload={"order_key": row.order_key},
-    )
-    return Carried(command.command_id, claim.stated_at, "retraction", command.to_bytes().decode())
-
-
-def stage(connection: Connection, found: Sequence[Carried]) -> int:
-    """Keep what is not done yet until its moment comes; returns how many are new."""
-    known = ledger.known_claims(connection, [item.carried_id for item in found])
-    for chunk in chunks([item.carried_id for item in found]):
-        query = select(replay_carried.c.carried_id).where(replay_carried.c.carried_id.in_(chunk))
-        known |= set(connection.execute(query).scalars())
-    new = [item for item in found if item.carried_id not in known]
-    insert_rows(connection, replay_carried, [asdict(item) for item in new])
-    return len(new)
-
-
-def due(connection: Connection, until: datetime, limit: int = PAGE) -> list[Carried]:
-    """The next ones, those of the first moment among them only."""
-    first = connection.execute(select(func.min(replay_carried.c.at))).scalar()
-    if first is None or first > until:
-        return []
-    query = (
-        select(replay_carried).where(replay_carried.c.at == first).order_by(replay_carried.c.carried_id).limit(limit)
-    )
-    return [Carried(row.carried_id, row.at, row.kind, row.body) for row in connection.execute(query)]
-
-
-def done(connection: Connection, carried: Iterable[Carried]) -> None:
-    """They are in the ledger now."""
-    for chunk in chunks([item.carried_id for item in carried]):
-        connection.execute(delete(replay_carried).where(replay_carried.c.carried_id.in_(chunk)))
-
-
-def other_decisions(live: Connection) -> Iterator[list[dict[str, Any]]]:
-    """The gate's verdicts on what was ordered and not said."""
-    said = turns.c.turn_key == decisions.c.turn_key
-    query = select(decisions).outerjoin(turns, said).where(turns.c.turn_key.is_(None))
-    for rows in pages(live, query, decisions.c.candidate_id):
-        yield [dict(row._mapping) for row in rows]
-
-
-def keep_decisions(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Take them over."""
-    replace_rows(connection, decisions, rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What the live schema knows of a batch: its status (None: it never closed this one), and the model's replies in order."""
@@ -270,18 +174,6 @@ def unanswered(connection: Connection, statuses: Sequence[str], after: str, limi
         given = {name: getattr(row, name) for name in (*names, "closed_by", "closed_at")}
         found.append(ExtractionBatch(turns=held, **given))
     return found
-
-
-def expires(connection: Connection, claim: Candidate | Command) -> bool:
-    """Whether a memory runs out at the moment for which this expiry was ordered; under other rules it may not."""
-    if not isinstance(claim, Candidate):
-        return False
-    query = select(memories.c.id).where(
-        memories.c.owner_key == claim.owner_key,
-        memories.c.attribute == claim.attribute,
-        memories.c.expires_at == claim.event_time,
-    )
-    return connection.execute(query.limit(1)).first() is not None
 
 
 def missing_turns(live: Connection, beside: Connection) -> int:

@@ -15,7 +15,8 @@ import orjson
 from sqlalchemy import Connection, Row, select
 
 from schemas import Candidate, Channel, Outcome
-from sinks.truth.replays import Carried, pages, taken_back
+from sinks.truth.carrying import Carried, taken_back
+from sinks.truth.replays import pages
 from sinks.truth.sql import chunks, insert_rows, replace_rows
 from sinks.truth.tables import batches, claims, conversations, decisions, model_replies, retractions, turns
 

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from processors.exceptions import FatalError, TransientError
-from sinks.truth import Truth, make_engine, replays
+from sinks.truth import Truth, carrying, make_engine, replays
 from sinks.truth.beside import Beside
 from sinks.truth.migrate import check as check_schema
 from sinks.truth.replays import Judging, Plan, Progress
@@ -95,14 +95,14 @@ class Operator:
                         "a replay of other turns, rules or prompt is there: `memriver replay drop` first, or give the same again"
                     )
                 progress = await self._run(live, beside, plan, plan.judging, report)
-                return await self._status(live, beside, plan, progress)
+                return await self._status(live, beside, plan, progress, running=False)
 
     async def status(self) -> Status:
         """Raises FatalError where there is none."""
         with self._live() as live, self._open() as beside:
             with beside.reading() as connection:
                 progress = replays.progress(connection)
-            return await self._status(live, beside, self._plan(beside), progress)
+            return await self._status(live, beside, self._plan(beside), progress, running=self._at_work())
 
     def diff(self, *, limit: int) -> Comparison:
         """The live memories beside those of the other schema.
@@ -163,7 +163,7 @@ class Operator:
         if plan.since is not None:
             with live.reading() as here:
                 for carried in take_over(here, connection, plan.since):
-                    replays.stage(connection, carried)
+                    carrying.stage(connection, carried)
         replays.begin(connection, plan, Progress(clock=plan.since or _EPOCH), positions)
 
     async def _turn(self, *, to_replayed: bool, report: Callable[[Position], None]) -> Merged:
@@ -223,7 +223,7 @@ class Operator:
             async with self._builder.replay(live, beside, log, judging, executor) as run:
                 return await run.run(report)
 
-    async def _status(self, live: Truth, beside: Truth, plan: Plan, progress: Progress) -> Status:
+    async def _status(self, live: Truth, beside: Truth, plan: Plan, progress: Progress, *, running: bool) -> Status:
         left: int | None
         with beside.reading() as connection:
             positions, counts = replays.positions(connection), summary(connection, progress)
@@ -231,7 +231,7 @@ class Operator:
             left = (await self._open_log(plan.topic, live).extent()).between(positions)
         except TransientError:
             left = None
-        return Status(plan, progress, self._switched(live), self._at_work(), left, counts)
+        return Status(plan, progress, self._switched(live), running, left, counts)
 
     def _at_work(self) -> bool:
         try:

@@ -17,9 +17,9 @@ from processors.batching import BatchLimits, PendingTurn, batch_id
 from processors.exceptions import MemriverError
 from processors.intake import Judged
 from schemas import Candidate, Command, ExtractionBatch, Operation
-from sinks.truth import Truth, batches, deadletters, replays, turns
+from sinks.truth import Truth, batches, carrying, deadletters, replays, turns
+from sinks.truth.carrying import Carried
 from sinks.truth.outbox import Outgoing
-from sinks.truth.replays import Carried
 from sinks.truth.turns import Conversation
 from streams.deadletter import dead_letter
 from streams.delivery import Delivered, Message
@@ -104,7 +104,7 @@ class Pipeline:
         while True:
             oldest = turns.oldest_unextracted(connection)
             closing = tick(oldest + self._limits.max_age) if oldest is not None else None
-            carried = replays.due(connection, clock)
+            carried = carrying.due(connection, clock)
             ordered = tick(carried[0].at) if carried else None
             if closing is not None and closing <= clock and (ordered is None or closing <= ordered):
                 self._close(connection, oldest or closing, closing, done)
@@ -173,10 +173,10 @@ class Pipeline:
             item = order.item
             # An expiry was ordered for the moment at which a memory ran out; under other rules it may run longer.
             expiry = isinstance(item, Candidate) and item.operation is Operation.EXPIRE
-            if not expiry or replays.expires(connection, item):
+            if not expiry or carrying.expires(connection, item):
                 step.resolving.append(Delivered(_message("commands", item.to_bytes()), item))
         self._resolve(connection, step)
-        replays.done(connection, carried)
+        carrying.done(connection, carried)
 
     def _pass_on(self, connection: Connection, messages: Sequence[Outgoing], now: datetime, done: Done) -> None:
         step = _Step(now)

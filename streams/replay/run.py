@@ -15,7 +15,7 @@ from processors.exceptions import TransientError
 from processors.spans import own_words
 from processors.times import resolve as resolve_times
 from schemas import ExtractionBatch
-from sinks.truth import Truth, batches, replays, turns
+from sinks.truth import Truth, batches, carrying, replays, turns
 from sinks.truth.replays import Progress
 from streams.extraction import ExtractionResult, extract_batch
 from streams.replay.log import LoggedTurn, TurnLog
@@ -94,10 +94,10 @@ class Replay:
     def _carry(self) -> None:
         """What was ordered in the live schema, as far as it is not done yet."""
         with self._live.reading() as live:
-            for orders in replays.orders(live):
-                self._beside.run(partial(replays.stage, found=orders))
-            for rows in replays.other_decisions(live):
-                self._beside.run(partial(replays.keep_decisions, rows=rows))
+            for orders in carrying.orders(live):
+                self._beside.run(partial(carrying.stage, found=orders))
+            for rows in carrying.other_decisions(live):
+                self._beside.run(partial(carrying.keep_decisions, rows=rows))
 
     def _commit(self, read: list[Read], positions: Mapping[int, int]) -> Progress:
         def work(connection: Connection) -> Progress:

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from processors.rules.loading import packaged_texts
 from schemas import Turn
-from sinks.truth import Truth, replays
+from sinks.truth import Truth, carrying, replays
 from sinks.truth.beside import DERIVED
 from sinks.truth.replays import Judging, Plan, Progress
 from sinks.truth.takeover import take_over
@@ -97,7 +97,7 @@ def replay(
         with live.reading() as here, beside.begin() as connection:
             if since is not None:
                 for carried in take_over(here, connection, since):
-                    replays.stage(connection, carried)
+                    carrying.stage(connection, carried)
             at = Progress(clock=since or datetime.fromtimestamp(0, UTC))
             replays.begin(connection, Plan(log.topic, since, judging, chosen()), at, positions)
         return await again(given, live, beside, log, judging)
