@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
-from sinks.truth import Truth, tables
+from sinks.truth import Truth, make_engine, tables
 from tests.doubles.mortal import MODEL_STEPS, STEPS, Died, Fate, Process, World, model_reply, to_quiet
 from tests.doubles.story import ACTS, broken, events, remains, said
 
@@ -63,6 +66,29 @@ def clean_runs() -> dict[str, Clean]:
     return {}
 
 
+@pytest.fixture(scope="module")
+def kept_truth(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Truth]:
+    """One engine for the whole matrix: what it has compiled it need not compile again."""
+    path = tmp_path_factory.mktemp("matrix") / "truth.db"
+    shutil.copyfile(sqlite_template, path)
+    store = Truth(make_engine(f"sqlite:///{path}"))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def emptied(kept_truth: Truth) -> Truth:
+    """An empty truth on SQLite."""
+    _empty(kept_truth)
+    return kept_truth
+
+
+def _empty(truth: Truth) -> None:
+    with truth.engine.begin() as connection:
+        for table in tables.metadata.sorted_tables:
+            connection.execute(table.delete())
+
+
 async def clean_run(truth: Truth, clean_runs: dict[str, Clean]) -> Clean:
     """Made once; the database is empty again."""
     backend = truth.engine.dialect.name
@@ -71,9 +97,7 @@ async def clean_run(truth: Truth, clean_runs: dict[str, Clean]) -> Clean:
         world = await told(truth, watching)
         assert broken(world) == []
         clean_runs[backend] = Clean(remains(world), events(world), Counter(watching.steps))
-        with truth.engine.begin() as connection:
-            for table in tables.metadata.sorted_tables:
-                connection.execute(table.delete())
+        _empty(truth)
     return clean_runs[backend]
 
 
@@ -88,11 +112,11 @@ async def told(truth: Truth, fate: Fate) -> World:
 
 @pytest.mark.parametrize(("stage", "step"), DEATHS)
 async def test_a_death_at_any_arrow_of_any_stage_leaves_what_a_clean_run_leaves(
-    sqlite_truth: Truth, clean_runs: dict[str, Clean], stage: str, step: str
+    emptied: Truth, clean_runs: dict[str, Clean], stage: str, step: str
 ) -> None:
-    clean = await clean_run(sqlite_truth, clean_runs)
+    clean = await clean_run(emptied, clean_runs)
     fate = clean.fate(stage, step)
-    world = await told(sqlite_truth, fate)
+    world = await told(emptied, fate)
     assert fate.struck
     clean.equals(world)
 
@@ -156,22 +180,20 @@ async def test_the_story_leads_to_what_its_words_mean(truth: Truth) -> None:
 
 @pytest.mark.parametrize(("stage", "step"), SLEEPS)
 async def test_a_process_that_wakes_up_when_another_has_taken_over_changes_nothing(
-    sqlite_truth: Truth, clean_runs: dict[str, Clean], stage: str, step: str
+    emptied: Truth, clean_runs: dict[str, Clean], stage: str, step: str
 ) -> None:
     """Scenario: stopped for longer than the session time-out. We expect neither lost, doubled nor resurrected memories."""
-    clean = await clean_run(sqlite_truth, clean_runs)
+    clean = await clean_run(emptied, clean_runs)
     fate = clean.fate(stage, step, sleeps=True)
-    world = await told(sqlite_truth, fate)
+    world = await told(emptied, fate)
     assert fate.struck
     clean.equals(world)
 
 
 @pytest.mark.parametrize("step", MODEL_STEPS)
-async def test_of_two_processes_that_asked_about_one_batch_the_first_answer_counts(
-    sqlite_truth: Truth, step: str
-) -> None:
+async def test_of_two_processes_that_asked_about_one_batch_the_first_answer_counts(emptied: Truth, step: str) -> None:
     """Scenario: a model says another thing each time. We expect one status, one set of candidates, and no dead letter."""
-    world, asked = World(sqlite_truth), 0
+    world, asked = World(emptied), 0
 
     def moody(user: str) -> str:
         nonlocal asked

@@ -31,7 +31,7 @@ from sinks.embedders import make_embedder
 from sinks.truth import Truth
 from sinks.truth.outbox import Outgoing
 from sinks.vectors import Point, Tombstone
-from sinks.vectors.collections import OneCollection
+from sinks.vectors.collection import OneCollection
 from streams.clock import LEFT_BEHIND, BatchClock
 from streams.delivery import Delivered, Delivery, Message, Stage
 from streams.expiry import ExpiryClock
@@ -445,6 +445,8 @@ async def to_quiet(world: World, fate: Fate | None = None, **given: Any) -> None
     await task
     fate.asleep.set()
     await sleeping
+    if not fate.struck:
+        fate.asleep.clear()  # another act may bring it
     await Process(world, **given).live()
 
 
