@@ -1,4 +1,5 @@
-"""Faust's consumer with one costly step less: a message that can be handed on at once is handed on at once.
+"""Faust's consumer with one costly step less, and without one hole: a message that can be handed on at once is, and what a
+rebalance throws away is read again.
 
 For each message Faust races "hand it on" against "suspend", "stop" and "crash", with a task for each of the four. Nearly
 always the first is done without waiting for anything, and the four tasks cost more than all else that Faust does with it.
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Coroutine, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from faust.transport.drivers.aiokafka import Consumer, Transport
+from faust.types import TP
 from mode.services import WaitResults
 
 
@@ -33,6 +35,19 @@ class PromptConsumer(Consumer):
             _close(others)
             raise
         return await super().wait_first(_resumed(first, waits_for), *others, timeout=timeout)
+
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """As Faust's, and to the beginning where the group has committed nothing yet.
+
+        Faust throws away what it has fetched while a rebalance is under way, and seeks back for it. aiokafka does not move
+        where there is no committed offset: the first messages of a partition would be lost without a word.
+        """
+        found: Mapping[TP, int] = await super().seek_to_committed()
+        never = [place for place, offset in found.items() if not offset or offset < 0]
+        if never:
+            await self._thread.seek_to_beginning(*never)
+        return found
 
 
 class PromptTransport(Transport):
