@@ -209,3 +209,33 @@ def test_a_conversation_a_memory_and_a_tenant_go_through_a_death_in_every_step(
     assert seen["verified"]["remaining"]["topic:turns"] > 0
     left = bytes_of(tmp_path / "data")
     assert {trace for trace in (*TRACES, b"Bobtown", b"bobnuts") if trace in left} == set()
+
+
+def test_who_comes_back_on_purpose_begins_anew_above_what_was(tmp_path: Path) -> None:
+    """The same words make the same memory id; its versions go on, or stores and replicas would take it for old."""
+    seen: dict[str, Any] = {}
+    home = said(1, "I live in Annfield.", conversation_id="zz-ann-chat", user_id="zz-ann-zz")
+
+    def held(embedded: Embedded) -> dict[str, int]:
+        with embedded.runtime.truth.reading() as connection:
+            return {m.id: m.version for m in memories.listing(connection, owner="zz-ann-zz")}
+
+    async def then(embedded: Embedded) -> None:
+        seen["before"] = held(embedded)
+        await erase(embedded, ANN)
+        seen["between"] = held(embedded)
+        await asyncio.to_thread(opening(embedded).lift, ANN, by="test", now=wall_clock())
+        again = write_log(tmp_path / "again.jsonl", [home | {"turn_id": "t100", "conversation_id": "anew"}])
+        await publish(embedded, again)
+        await embedded.drained()
+        seen["after"] = held(embedded)
+        seen["points"] = {p.id: (p.version, p.status) for p in embedded.runtime.vectors.scroll()}
+        log = SealedLog(embedded.settings, embedded.runtime.truth, DataKeys(make_wrapper(embedded.settings)))
+        seen["replayed"] = [item.turn.turn_id async for item in log.turns()]
+
+    run(tmp_path, then, [home])
+    assert seen["between"] == {}
+    [(memory_id, version)] = seen["after"].items()
+    assert version > seen["before"][memory_id]
+    assert seen["points"][memory_id] == (version, "active")
+    assert seen["replayed"] == ["t100"]
