@@ -1,7 +1,8 @@
-"""Outages of a real MariaDB: each has its word in `/readyz`, costs no message, and is over when its cause is."""
+"""Outages of a real MariaDB and a real Kafka: each has its word in `/readyz`, costs no message, and is over when its cause is."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import uuid
@@ -17,6 +18,9 @@ from ops.dev.services import Kafka, MariaDb
 from schemas import Role, Turn
 from sinks.truth import Truth, make_engine
 from sinks.truth.migrate import upgrade
+from streams.probes import Probe
+from streams.producer import EventProducer
+from streams.settings import Settings
 from tests.doubles.log import until
 from tests.doubles.patient import Patient, patient
 from tests.services.deployment import Deployment
@@ -122,6 +126,26 @@ async def test_a_server_that_hangs(own: MariaDb, truth: Truth) -> None:
         finally:
             os.kill(own.pid, signal.SIGCONT)
         await goes_on(stage)
+
+
+async def test_a_broker_that_is_gone_and_comes_back(kafka: Kafka) -> None:
+    producer = EventProducer(Settings(_env_file=None, kafka_bootstrap=kafka.bootstrap))
+    await producer.start()
+    try:
+        probe = Probe(producer.ping, 5.0)
+        assert (await probe.ask()).state == "ok"
+        kafka.stop()
+        try:
+            assert (await probe.ask()).state == "away"
+        finally:
+            kafka.start()
+        answers: list[str] = []
+        async with asyncio.timeout(60):
+            while answers[-1:] != ["ok"]:
+                answers.append((await probe.ask()).state)
+                await asyncio.sleep(0.05)
+    finally:
+        await producer.stop()
 
 
 def test_a_worker_that_is_told_to_stop_does_so_while_the_database_hangs(
