@@ -1,8 +1,8 @@
 """Benchmarks, load: production shape on real servers — long tails, a hot owner, bursts — and what it does to everybody else.
 
 The rate is measured first: a share of what this machine takes in is its steady traffic, and a burst is ten times that, so
-that the same shape is put on any machine. Half of the conversations are had without the hot owner and half with, and the
-latencies of all the others are compared.
+that the same shape is put on any machine. Half of the conversations are had without the hot owner and half with, in
+turns, and the latencies of all the others are compared.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ STAGES = {
 }
 HOT_SHARE = 0.2
 BURST = 10
-SEGMENTS = 30
-BURSTS = frozenset({8, 19})
-"""Segments of each half that come at ten times the rate."""
+ROUNDS = 2
+"""How often the load goes without and then with the hot owner."""
+SEGMENTS = 15
+BURSTS = frozenset({7})
+"""Segments of each part that come at ten times the rate."""
+WITHOUT, WITH = "without the hot owner", "with the hot owner"
 STEADY = 0.3
-"""Of what the machine takes in: with two bursts in thirty segments the mean is just under half of it."""
+"""Of what the machine takes in: with a burst in fifteen segments the mean is just under half of it."""
 OPEN_CONVERSATIONS = 2_000
 """At once; a small load has fewer of them, so that conversations end in it as well."""
 LONGEST = 400
@@ -147,7 +150,7 @@ class _Run:
     process: psutil.Process
     hot_partition: int
     partitions: int
-    half: str = "warm-up"
+    part: str = "warm-up"
     sent: dict[str, tuple[float, str, Who]] = field(default_factory=dict)
     took: defaultdict[tuple[str, Who], list[float]] = field(default_factory=lambda: defaultdict(list))
     lag: list[tuple[float, dict[str, int]]] = field(default_factory=list)
@@ -180,14 +183,14 @@ async def _drive(bench: Bench, run: _Run, conversations: int) -> tuple[Shape, fl
     try:
         capacity = await _capacity(bench, producer, shape, run, max(2_000, conversations // 10))
         published = 0
-        for half in ("without the hot owner", "with the hot owner"):
-            run.half = half
-            goal = shape.begun + conversations // 2
-            published += await _half(producer, shape, run, capacity, goal, hot=half.startswith("with the"))
-            print(f"  {half}: published, {run.lag[-1][1] if run.lag else {}} behind", file=sys.stderr)
-            if half.startswith("without"):
-                # The halves are compared, so the second begins as the first did: with nothing left to do.
-                await _drained(run)
+        for hot in (False, True) * ROUNDS:
+            # They are compared, so each begins with nothing left to do; in turns, so that a machine that grows busier
+            # with something else does not count against one of them.
+            await _drained(run)
+            run.part = WITH if hot else WITHOUT
+            goal = shape.begun + conversations // (2 * ROUNDS)
+            published += await _part(producer, shape, run, capacity, goal, hot=hot)
+            print(f"  {run.part}: published, {run.lag[-1][1]} behind", file=sys.stderr)
         ended = time.perf_counter()
         await _drained(run)
         return shape, capacity, published, ended
@@ -212,7 +215,7 @@ async def _capacity(bench: Bench, producer: EventProducer, shape: Shape, run: _R
     return count / (time.perf_counter() - started)
 
 
-async def _half(producer: EventProducer, shape: Shape, run: _Run, capacity: float, goal: int, *, hot: bool) -> int:
+async def _part(producer: EventProducer, shape: Shape, run: _Run, capacity: float, goal: int, *, hot: bool) -> int:
     """Conversations until there are `goal`, in segments; returns how many turns they had."""
     mean = sum(1 / rank for rank in range(1, LONGEST)) + 1
     rate = STEADY * capacity
@@ -237,7 +240,7 @@ async def _publish(producer: EventProducer, said: Sequence[Said], run: _Run) -> 
     waits = []
     for item in said:
         if item.fact:
-            run.sent[item.turn.turn_id] = (time.perf_counter(), run.half, run.who(item.turn.user_id))
+            run.sent[item.turn.turn_id] = (time.perf_counter(), run.part, run.who(item.turn.user_id))
         waits.append(await producer.send("turns", item.turn.conversation_key, item.turn.to_bytes()))
     await asyncio.gather(*waits)
 
@@ -249,8 +252,8 @@ async def _listen(events: AIOKafkaConsumer, run: _Run) -> None:
         for turn_id in MemoryUpdated.from_bytes(record.value).cause_turn_ids:
             waited = run.sent.pop(turn_id, None)
             if waited is not None:
-                at, half, who = waited
-                run.took[half, who].append(time.perf_counter() - at)
+                at, part, who = waited
+                run.took[part, who].append(time.perf_counter() - at)
 
 
 async def _watch(bench: Bench, run: _Run) -> None:
@@ -310,18 +313,16 @@ def _report(run: _Run, shape: Shape, capacity: float, published: int, ended: flo
     lag = [(at - begun, sum(behind.values()), behind) for at, behind in run.lag]
     zero = next((at for at, total, _ in reversed(lag) if total), 0.0)
     step = max(1, len(lag) // 60)
-    halves = sorted(
-        {half for half, _who in run.took if half != "warm-up"}, key=lambda half: half.startswith("with the")
-    )
     latency = {
-        half: {who: _spread(took) for (of, who), took in sorted(run.took.items()) if of == half} for half in halves
+        part: {who: _spread(took) for (of, who), took in sorted(run.took.items()) if of == part}
+        for part in (WITHOUT, WITH)
     }
     return {
         "conversations": shape.begun,
         "turns": published,
         "capacity_turns_per_second": round(capacity),
         "steady_turns_per_second": round(STEADY * capacity),
-        "burst": f"×{BURST}, {len(BURSTS)} of {SEGMENTS} segments in each half",
+        "burst": f"×{BURST}, {len(BURSTS)} of {SEGMENTS} segments in each of {2 * ROUNDS} parts",
         "facts_without_an_event": len(run.sent),
         "lag_seconds_total_by_stage": [
             [round(at), total, {name: number for name, number in behind.items() if number}]
@@ -333,9 +334,7 @@ def _report(run: _Run, shape: Shape, capacity: float, published: int, ended: flo
         "latency": latency,
         "others_with_to_without_hot_owner": _ratios(run, "others", "others"),
         "neighbours_with_to_without_hot_owner": _ratios(run, "neighbours", "neighbours"),
-        "neighbours_to_others_beside_hot_owner": _ratio_of(
-            run.took["with the hot owner", "neighbours"], run.took["with the hot owner", "others"]
-        ),
+        "neighbours_to_others_beside_hot_owner": _ratio_of(run.took[WITH, "neighbours"], run.took[WITH, "others"]),
         "worker_memory": _memory(run),
     }
 
@@ -356,7 +355,7 @@ def _spread(took: Sequence[float]) -> dict[str, float]:
 
 
 def _ratios(run: _Run, with_hot: Who, without: Who) -> dict[str, float] | None:
-    return _ratio_of(run.took["with the hot owner", with_hot], run.took["without the hot owner", without])
+    return _ratio_of(run.took[WITH, with_hot], run.took[WITHOUT, without])
 
 
 def _ratio_of(above: Sequence[float], below: Sequence[float]) -> dict[str, float] | None:
