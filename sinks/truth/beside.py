@@ -62,11 +62,7 @@ class Beside:
         if self._is_sqlite:
             return self._file.exists() and current(self.url) is not None
         with self._server() as connection:
-            query = text(
-                "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :name AND table_name = :table"
-            )
-            named = {"name": self.name, "table": tables.replays.name}
-            return bool(connection.execute(query, named).scalar())
+            return bool(self._tables(connection))
 
     def create(self) -> None:
         """Create what is missing and bring it to the newest revision.
@@ -74,10 +70,9 @@ class Beside:
         Raises:
             FatalError: the account may not create a database, or one of that name is somebody else's.
         """
-        if not self._is_sqlite and not self.exists():
+        if not self._is_sqlite:
             with self._server() as connection:
-                query = text("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :name")
-                if connection.execute(query, {"name": self.name}).scalar():
+                if self._tables(connection) is None:
                     raise FatalError(f"the database {self.name} is there and holds no replay; it is left alone")
                 statement = f"CREATE DATABASE IF NOT EXISTS `{self.name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
                 try:
@@ -87,6 +82,12 @@ class Beside:
                         f"the account may not create the database {self.name}; an administrator can: {statement}"
                     ) from error
         upgrade(self.url)
+
+    def _tables(self, connection: Connection) -> set[str] | None:
+        """What is in it; None if somebody else's tables are. One whose migration was killed half-way is ours."""
+        query = text("SELECT table_name FROM information_schema.tables WHERE table_schema = :name")
+        found = {str(name) for name in connection.execute(query, {"name": self.name}).scalars()}
+        return found if found <= {*tables.metadata.tables, "alembic_version"} else None
 
     def drop(self) -> None:
         """Away with it; it must be ours."""

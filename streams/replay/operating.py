@@ -81,7 +81,7 @@ class Operator:
         """
         check_schema(self._url)
         with self.beside.alone(), self._live() as live:
-            if not self.beside.exists():
+            if not self.beside.exists() or not self._begun():
                 await self._begin(live, Plan(topic, since, judging, before))
             with self._open() as beside:
                 plan = self._plan(beside)
@@ -251,6 +251,10 @@ class Operator:
     def _switched(self, live: Truth) -> bool:
         with live.reading() as connection:
             return replays.switched(connection)
+
+    def _begun(self) -> bool:
+        with self._open() as beside, beside.reading() as connection:
+            return replays.plan(connection) is not None
 
     def _plan(self, beside: Truth) -> Plan:
         with beside.reading() as connection:

@@ -52,7 +52,13 @@ def begun(url: str) -> tuple[Beside, Truth, Truth]:
     beside.run(lambda connection: replays.begin(connection, plan, Progress(clock=NOW), {0: 7}))
     beside.run(lambda connection: connection.execute(tables.owners.insert(), [owner("ann")]))
     live.run(lambda connection: connection.execute(tables.owners.insert(), [owner("bob")]))
-    key = {"prefix": "k", "hash": "h", "tenant": "acme", "principal_key": digest("p"), "principal_kind": "agent"}
+    key: dict[str, object] = {
+        "prefix": "k",
+        "hash": "h",
+        "tenant": "acme",
+        "principal_key": digest("p"),
+        "principal_kind": "agent",
+    }
     key |= {"principal": "p", "label": "", "scopes": "read", "created_at": NOW, "created_by": "p"}
     live.run(lambda connection: connection.execute(tables.api_keys.insert(), [key]))
     return place, live, beside
