@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -25,6 +27,12 @@ async def standing_still(settings: Settings) -> None:
     """
     groups = [f"memriver-{settings.topic_prefix}{stage}" for stage in _GROUPS]
     running = await _members(settings, groups)
+    # One that was killed is a member until its session is over.
+    for _second in range(math.ceil(settings.session_timeout_seconds) + 1):
+        if not running:
+            break
+        await asyncio.sleep(1)
+        running = await _members(settings, groups)
     if running:
         raise FatalError(
             f"workers are running ({', '.join(running)}): stop all of them first; meanwhile Kafka takes in what is said, and "

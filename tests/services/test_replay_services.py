@@ -144,7 +144,9 @@ def seen(kafka: Kafka, mariadb: MariaDb, tmp_path_factory: pytest.TempPathFactor
 
 def scenario(deployment: Deployment, directory: Path) -> Seen:
     seen = Seen()
-    operator = Operator(deployment.settings, now=lambda: datetime.now(UTC))
+    # As the workers have it.
+    same = {"batch_seconds": 2.0, "session_timeout_seconds": 4.0}
+    operator = Operator(deployment.settings.model_copy(update=same), now=lambda: datetime.now(UTC))
     packaged, otters = chosen(), chosen(str(rules_with_otters(directory / "rules")))
     with deployment.workers("ingest,extract,resolve,clock,bury") as processes:
         deployment.publish(log())
