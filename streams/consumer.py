@@ -46,7 +46,8 @@ class PromptConsumer(Consumer):
         found: Mapping[TP, int] = await super().seek_to_committed()
         never = [place for place, offset in found.items() if not offset or offset < 0]
         if never:
-            await self._thread.seek_to_beginning(*never)
+            # Not `seek_to_beginning`, which leaves no position for a moment; Faust's watch over partitions trips over that.
+            await self._thread.seek_wait(await self._thread.earliest_offsets(*never))
         return found
 
 

@@ -14,14 +14,17 @@ class Thread:
 
     def __init__(self, committed: Mapping[TP, int | None]) -> None:
         self.committed = committed
-        self.begun: list[TP] = []
+        self.sought: dict[TP, int] = {}
 
     async def seek_to_committed(self) -> Mapping[TP, int | None]:
         # aiokafka seeks where the offset is above 0, and says for each partition what is committed.
         return self.committed
 
-    async def seek_to_beginning(self, *partitions: TP) -> None:
-        self.begun += partitions
+    async def earliest_offsets(self, *partitions: TP) -> Mapping[TP, int]:
+        return {place: 10 * place.partition for place in partitions}
+
+    async def seek_wait(self, offsets: Mapping[TP, int]) -> None:
+        self.sought |= offsets
 
 
 def consumer(committed: Mapping[TP, int | None]) -> tuple[PromptConsumer, Thread]:
@@ -34,10 +37,10 @@ async def test_where_nothing_was_committed_reading_begins_at_the_beginning() -> 
     new, fresh, old = TP("candidates", 0), TP("candidates", 1), TP("candidates", 2)
     made, thread = consumer({new: None, fresh: 0, old: 7})
     assert await made.seek_to_committed() == {new: None, fresh: 0, old: 7}
-    assert thread.begun == [new, fresh]
+    assert thread.sought == {new: 0, fresh: 10}
 
 
 async def test_where_something_was_committed_nothing_is_read_twice() -> None:
     made, thread = consumer({TP("candidates", 2): 7})
     await made.seek_to_committed()
-    assert thread.begun == []
+    assert thread.sought == {}
