@@ -115,12 +115,6 @@ class Traces:
             found[table.name] += len(rows)
         return {str(store): number for store, number in sorted(found.items())}
 
-    def in_ledger(self, connection: Connection) -> bool:
-        """Whether the resolver has left something."""
-        late = {table.name for table in _LATE}
-        columns = self._ledger()
-        return any(True for item in columns if item.table.name not in late for _value in self._values(connection, item))
-
     def erase(self, connection: Connection) -> dict[str, int]:
         """Everything but the ledger; exact counts per table, of this transaction."""
         gone: Counter[str] = Counter()
@@ -145,6 +139,30 @@ class Traces:
         for table, column in _ACTORS if self._person else ():
             statement = update(table).where(table.c[column].in_(self._person)).values({column: "erased"})
             gone[f"{table.name}.{column}"] += connection.execute(statement).rowcount
+        return {str(store): number for store, number in gone.items() if number}
+
+    def erase_ledger(self, connection: Connection) -> dict[str, int]:
+        """Memories and their ledger, where no resolver works: in a schema beside the live one, before `erase`.
+
+        A cell that loses a claim goes whole; nobody is there to fold the rest anew.
+        """
+        gone: Counter[str] = Counter()
+        touched: set[str] = set()
+        by_turn = () if self._scope is Scope.MEMORY else (_Keyed(t.claims, "turn_key", "turn"),)
+        for item in (*by_turn, _Keyed(t.memories, "id", "memory")):
+            column = item.table.c[item.column]
+            for chunk in chunks([value for value, _number in self._values(connection, item)], _PAGE):
+                query = select(item.table.c.cell_key).where(column.in_(chunk)).distinct()
+                touched |= set(connection.execute(query).scalars())
+        ids: list[str] = []
+        for chunk in chunks(sorted(touched), _PAGE):
+            ids += connection.execute(select(t.memories.c.id).where(t.memories.c.cell_key.in_(chunk))).scalars()
+        gone["memory_versions"] += _drop(connection, t.memory_versions.c.memory_id, t.memory_versions, ids)
+        for table in (t.memories, t.claims, t.cells):
+            gone[table.name] += _drop(connection, table.c.cell_key, table, sorted(touched))
+        for item in self._ledger():
+            values = [value for value, _number in self._values(connection, item)]
+            gone[item.table.name] += _drop(connection, item.table.c[item.column], item.table, values)
         return {str(store): number for store, number in gone.items() if number}
 
     def _ledger(self) -> tuple[_Keyed, ...]:

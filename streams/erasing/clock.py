@@ -38,8 +38,8 @@ class ErasureClock:
             while True:
                 try:
                     await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
-                    worked = await self._eraser.step()
-                    await self._gauge()
+                    # Taking one writes; most of the time there is none, and a read tells.
+                    worked = await self._waiting() and await self._eraser.step()
                     await asyncio.sleep(0 if worked else self._tick)
                 except MemriverError as error:
                     # A store that only another process can open is no reason to end: that one will take it.
@@ -51,10 +51,13 @@ class ErasureClock:
         except Exception as error:  # noqa: BLE001 - a clock that is silently dead would break a promise made by law
             self._delivery.fatal(self.name, error)
 
-    async def _gauge(self) -> None:
-        self._metrics.erasure_age.set(await asyncio.to_thread(self._age, self._delivery.now()))
+    async def _waiting(self) -> bool:
+        """Whether an erasure is open; the gauge says for how long."""
+        oldest = await asyncio.to_thread(self._oldest)
+        age = (self._delivery.now() - oldest).total_seconds() if oldest is not None else 0.0
+        self._metrics.erasure_age.set(age)
+        return oldest is not None
 
-    def _age(self, now: datetime) -> float:
+    def _oldest(self) -> datetime | None:
         with self._truth.reading() as connection:
-            oldest = erasure.oldest_open(connection)
-        return (now - oldest).total_seconds() if oldest is not None else 0.0
+            return erasure.oldest_open(connection)

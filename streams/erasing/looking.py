@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sqlalchemy import Connection, select
 
 from sinks.sealing import Sealer
 from sinks.sealing.mentions import Mentions
 from sinks.truth import Truth, erasure, keys
+from sinks.truth.beside import Beside
 from sinks.truth.erasure import Erasure, Scope
 from sinks.truth.tables import subjects
 from sinks.truth.traces import Traces
@@ -49,9 +51,14 @@ class Looking:
 
     def _stores(self, item: Erasure) -> dict[str, int]:
         with self._truth.reading() as connection:
-            found = self.traces(connection, item).look(connection)
+            eye = self.traces(connection, item)
+            found = eye.look(connection)
             buried = erasure.buried_by(connection, item.erasure_id)
             found["data_keys"] = len(keys.living(connection, subject_keys(connection, item.erasure_id, "owner")))
+        with self.beside() as other:
+            if other is not None:
+                with other.reading() as connection:
+                    found |= {f"beside:{store}": number for store, number in eye.look(connection).items()}
         mentions = self.mentions(item)
         with self._collections.every() as held:
             for collection in held:
@@ -64,6 +71,19 @@ class Looking:
                     }
                 found[f"vectors:{collection.name}"] = len(left)
         return found
+
+    @contextmanager
+    def beside(self) -> Iterator[Truth | None]:
+        """The schema that a replay made or left beside the live one, if there is one."""
+        place = Beside(self._truth.engine.url.render_as_string(hide_password=False))
+        if not place.exists():
+            yield None
+            return
+        other = place.open()
+        try:
+            yield other
+        finally:
+            other.close()
 
     def traces(self, connection: Connection, item: Erasure) -> Traces:
         """The eye of this erasure, for the database."""

@@ -143,7 +143,28 @@ class Eraser:
             erasure.step(connection, item.erasure_id, "truth", sum(gone.values()))
             return True
 
+        # Another database is another transaction; repeated, it finds nothing more.
+        beside = await asyncio.to_thread(self._beside, item)
+        if beside:
+            await self._in_thread(lambda connection: self._count(connection, item, beside))
         return await self._in_thread(work)
+
+    def _count(self, connection: Connection, item: Erasure, found: dict[str, int]) -> bool:
+        erasure.count(connection, item.erasure_id, found)
+        return True
+
+    def _beside(self, item: Erasure) -> dict[str, int]:
+        """A schema that a replay made, or left for going back: nobody works on it but a replay, which lets nobody in."""
+        with self._looking.beside() as other:
+            if other is None:
+                return {}
+            with self._in.truth.reading() as connection:
+                eye = self._looking.traces(connection, item)
+            gone = other.run(eye.erase_ledger)
+            for store, number in other.run(eye.erase).items():
+                gone[store] = gone.get(store, 0) + number
+            _checkpoint(other)
+            return {f"beside:{store}": number for store, number in gone.items()}
 
     async def _vectors(self, item: Erasure) -> bool:
         def work() -> dict[str, int]:
@@ -275,13 +296,7 @@ class Eraser:
         While somebody reads, the log is only begun anew, and the next writes go over what it holds: so the last erasure of a
         busy day may leave it to the next checkpoint.
         """
-        if self._in.truth.engine.dialect.name == "sqlite":
-            # Below SQLAlchemy, which would begin a transaction, and a checkpoint cannot be inside one.
-            raw = self._in.truth.engine.raw_connection()
-            try:
-                raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-            finally:
-                raw.close()
+        _checkpoint(self._in.truth)
 
     async def let_go(self) -> None:
         """Somebody else may try: this process cannot reach what it needs."""
@@ -301,3 +316,13 @@ class Eraser:
 def _sealed(turn: Turn, key: DataKey) -> Outgoing:
     raw = seal(turn, turn.to_bytes(), key.key_id, key.key, key.cipher)
     return Outgoing("turns.sealed", read_frame(raw).message_id.hex(), turn.conversation_key, raw)
+
+
+def _checkpoint(truth: Truth) -> None:
+    if truth.engine.dialect.name == "sqlite":
+        # Below SQLAlchemy, which would begin a transaction, and a checkpoint cannot be inside one.
+        raw = truth.engine.raw_connection()
+        try:
+            raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        finally:
+            raw.close()
