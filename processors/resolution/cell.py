@@ -34,7 +34,7 @@ class Cell:
     """The folded state of a cell.
 
     `memories` by representative value; `current` names the one that holds now (single-valued cells only); `aliases` maps
-    each spelling to its representative; `last_key` is the order key of the newest entry folded in.
+    each spelling to its representative; `last_key` is the order key of the newest entry, or retraction, folded in.
     """
 
     memories: dict[str, Memory] = field(default_factory=dict)

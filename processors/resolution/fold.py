@@ -106,6 +106,9 @@ def simulate(entries: Iterable[Entry], retractions: Sequence[Retraction], same: 
     for retraction in pending:
         active.append(retraction)
         steps += _retract(cell, done, active, same)
+    if active:
+        # A retraction counts for every memory that is older. A claim that belongs before it must not be folded behind it.
+        cell.last_key = max(cell.last_key, active[-1].key)
     return cell, steps
 
 

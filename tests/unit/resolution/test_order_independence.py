@@ -120,7 +120,8 @@ def ledgers(draw: st.DrawFn) -> list[Candidate | Retraction]:
         claim(index * 2, draw(values), operation=draw(operations)) for index in range(count)
     ]
     for target in draw(st.lists(st.integers(0, count - 1), max_size=2, unique=True)):
-        items.append(retraction(target * 2 + 1, target * 2))
+        # In the next breath, or much later: an edit or a deletion of an old turn.
+        items.append(retraction(2 * draw(st.integers(target, count - 1)) + 1, target * 2))
     return items
 
 
@@ -198,6 +199,17 @@ def test_retraction_brings_back_what_was_superseded() -> None:
     assert store.cell.memories["berlin"].status is Status.ACTIVE
     assert store.cell.memories["leeds"].status is Status.RETRACTED
     assert store.cell.memories["berlin"].superseded_by is None
+
+
+def test_a_statement_between_a_turn_and_its_late_retraction_counts_both_ways() -> None:
+    """Scenario: an old turn is edited after somebody has moved; the edit arrives before the news of the move, or after it.
+    We expect the version to be the same, since it counts what is known and not how it came."""
+    said = [claim(0, "Leeds"), retraction(9, 0), claim(4, "Berlin")]
+    for items in (said, in_order(said)):
+        store = Store()
+        for item in items:
+            store.arrive([item])
+        assert [(value, version) for _id, version, value, *_rest in store.current()] == [("Berlin", 2)]
 
 
 def test_repeating_a_fact_adds_evidence_and_confidence_but_no_memory() -> None:
