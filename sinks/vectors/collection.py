@@ -44,6 +44,9 @@ class EveryCollection(Protocol):
 class OneCollection:
     """A single collection that no truth lists: for tests, benchmarks and tools with a store of their own."""
 
+    trouble: str | None = None
+    """It is always the one in use."""
+
     def __init__(self, store: VectorStore, embedder: Embedder, calibration: Calibration | None = None) -> None:
         name = collection_name("one", embedder.model, embedder.dimension)
         scale = calibration or calibration_for(embedder.model)

@@ -14,8 +14,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from processors.exceptions import TransientError
+from sinks.embedders.hashing import HashingEmbedder
 from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.outbox import Outgoing
+from sinks.vectors.collection import OneCollection
 from streams.delivery import Delivered, Delivery, Message
 from streams.health import Health
 from streams.metrics import Metrics
@@ -120,7 +122,7 @@ async def patient(truth: Truth, *, model: bool = False, stall_seconds: float = 1
         )
         runtime: Any = SimpleNamespace(
             truth=truth,
-            vectors=servers,
+            collections=OneCollection(servers, HashingEmbedder()),  # type: ignore[arg-type]  # total() is what is asked
             producer=servers,
             delivery=delivery,
             metrics=metrics,

@@ -19,8 +19,10 @@ from starlette.testclient import TestClient
 
 from processors.exceptions import FatalError, Outage, TransientError
 from sinks import outages
+from sinks.embedders.hashing import HashingEmbedder
 from sinks.truth import Truth, make_engine
 from sinks.truth.engine import translate
+from sinks.vectors.collection import OneCollection
 from streams.health import Health, web_app
 from streams.metrics import Metrics
 from streams.probes import Probe
@@ -195,7 +197,7 @@ def test_the_status_code_says_whether_it_is_ready(truth: Truth) -> None:
     servers, delivery = Servers(), SimpleNamespace(progress={}, waits=[])
     runtime: Any = SimpleNamespace(
         truth=truth,
-        vectors=servers,
+        collections=OneCollection(servers, HashingEmbedder()),
         producer=servers,
         delivery=delivery,
         metrics=Metrics(),

@@ -100,6 +100,8 @@ import asyncio, sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from sinks.truth import Truth, make_engine
+from sinks.embedders.hashing import HashingEmbedder
+from sinks.vectors.collection import OneCollection
 from streams.delivery import Delivery
 from streams.health import Health
 from streams.metrics import Metrics
@@ -113,7 +115,8 @@ class Hangs(Servers):
 async def main():
     truth, servers, metrics = Truth(make_engine(sys.argv[1])), Hangs(), Metrics()
     delivery = Delivery(truth, servers, ThreadPoolExecutor(2), metrics, now=lambda: NOW)
-    runtime = SimpleNamespace(truth=truth, vectors=servers, producer=servers, delivery=delivery, metrics=metrics,
+    held = OneCollection(servers, HashingEmbedder())
+    runtime = SimpleNamespace(truth=truth, collections=held, producer=servers, delivery=delivery, metrics=metrics,
                               settings=SimpleNamespace(stall_seconds=0.2, model_enabled=False), lags=list)
     stream = Stream([message(0, b"word")], open_end=True)
     await asyncio.gather(delivery.run(stream, Words()), Health(runtime, now=lambda: NOW).watch(0.05))
