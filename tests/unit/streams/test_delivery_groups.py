@@ -115,7 +115,7 @@ async def test_a_single_message_does_not_wait_for_company(make: Callable[..., De
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_acknowledged_in_order_after_publishing_and_the_outbox_is_empty_by_then(
+async def test_acknowledged_in_order_after_publishing_and_the_outbox_is_empty_soon_after(
     make: Callable[..., Delivery], truth: Truth
 ) -> None:
     sent, happened = Sent(), list[str]()
@@ -126,7 +126,7 @@ async def test_acknowledged_in_order_after_publishing_and_the_outbox_is_empty_by
     await make(sent, group_size=2).run(stream, Words())
     assert stream.acked == [0, 1, 2, 3]
     assert all(happened.index(f"publish {word}") < happened.index(f"ack {word}") for word in "abcd")
-    assert left(truth) == 0
+    await until(lambda: left(truth) == 0)
 
 
 async def test_a_bad_message_becomes_a_dead_letter_and_the_others_go_on(
@@ -212,7 +212,7 @@ async def test_what_an_earlier_owner_committed_goes_out_before_the_first_new_mes
     delivery.assigned("words", {1})
     await delivery.run(Stream(words("new", partition=1)), Words())
     assert sent.words == ["old-1", "old-3", "new"], "in the order they were committed, and only of our partition"
-    assert left(truth) == 2
+    await until(lambda: left(truth) == 2)
 
 
 async def test_the_database_being_away_while_left_over_rows_are_looked_for_is_waited_out(
@@ -280,7 +280,7 @@ async def test_published_rows_are_deleted_even_if_the_database_is_away_at_that_m
     sent, stream = Sent(), Stream(words("a"))
     await make(sent, store=Away(truth.engine)).run(stream, Words())
     assert sent.words == ["a"]
-    assert left(truth) == 0
+    await until(lambda: left(truth) == 0)
 
 
 async def test_what_two_agents_of_one_stage_commit_leaves_in_the_order_of_the_commits(
