@@ -62,6 +62,6 @@ def _age(text: str | None) -> timedelta | None:
         return None
     amount, unit = text[:-1], text[-1:]
     names = {"m": "minutes", "h": "hours", "d": "days"}
-    if unit not in names or not amount.isdigit() or int(amount) > 100_000:
+    if unit not in names or not (amount.isascii() and amount.isdigit()) or int(amount) > 100_000:
         raise PoisonError("invalid_option", "an age is a number and m, h or d, for example 2h")
     return timedelta(**{names[unit]: int(amount)})
