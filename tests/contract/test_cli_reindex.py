@@ -149,12 +149,12 @@ def test_a_killed_build_goes_on_where_it_was(directory: Path) -> None:
     rng = random.Random(os.urandom(8))
     command = [sys.executable, "-m", "streams.cli", "reindex", "start", "--embedder", "hashing:768"]
     process = subprocess.Popen(
-        [*command, "--throttle", "60/s", "--data", str(directory)],
+        [*command, "--throttle", "20/s", "--data", str(directory)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=os.environ | {"MEMRIVER_EMBEDDER": ""},
     )
-    goal = rng.randint(1, 200)
+    goal = rng.randint(1, 60)
     while process.poll() is None and rows(directory)[-1].done < goal:
         time.sleep(0.02)
     time.sleep(rng.random())
