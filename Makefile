@@ -34,7 +34,8 @@ test: setup ## all tests; installs Kafka's jars and MariaDB first where it can
 		[ "$$MEMRIVER_REQUIRE_SERVICES" != 1 ] || exit 1; \
 		echo "Kafka or MariaDB is missing: the tests that need them are skipped (MEMRIVER_REQUIRE_SERVICES=1 forbids that)" >&2; \
 	fi
-	@$(BIN)/python -m pytest
+	@# A file at a time in each of two processes, which start servers of their own.
+	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
 
 check: setup ## style, types, the compose file and the exported contracts
 	$(BIN)/ruff check
