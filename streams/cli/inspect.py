@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from processors.exceptions import MemriverError, PoisonError
 from schemas import Status
-from sinks.truth import Truth, batches, deadletters, memories, turns
+from sinks.truth import Truth, batches, deadletters, erasure, memories, turns
 from sinks.truth.migrate import check as check_schema
 from sinks.truth.migrate import current, head
 from streams.cli.embedded import quiet_logs
@@ -135,6 +136,14 @@ async def _examine(settings: Settings) -> list[dict[str, str]]:
             with truth.reading() as connection:
                 waiting = batches.count_by_status(connection).get("waiting", 0)
                 letters = deadletters.count(connection)
+                asked = erasure.oldest_open(connection)
+            if asked is not None:
+                late = wall_clock() - asked > timedelta(hours=settings.erasure_sla_hours)
+                say(
+                    "erasures",
+                    "wrong" if late else "note",
+                    f"one is open since {asked:%Y-%m-%d %H:%M}: memriver erase status",
+                )
             if waiting:
                 say("batches", "note", f"{waiting} wait for the model channel: memriver replay batches")
             say(
@@ -176,7 +185,11 @@ async def _examine(settings: Settings) -> list[dict[str, str]]:
             "MEMRIVER_HASH_KEY is the development key: identity numbers could be guessed from their hashes",
         )
     if not has_own_master_key(settings):
-        say("master key", "note", "MEMRIVER_MASTER_KEY is not set: everybody has the development key that is used instead")
+        say(
+            "master key",
+            "note",
+            "MEMRIVER_MASTER_KEY is not set: everybody has the development key that is used instead",
+        )
     return report
 
 

@@ -116,3 +116,18 @@ def _rotated(run: Run, monkeypatch: pytest.MonkeyPatch, previous: str) -> tuple[
     monkeypatch.setenv("MEMRIVER_MASTER_KEY", "bW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tbW0=")
     monkeypatch.setenv("MEMRIVER_MASTER_KEY_PREVIOUS", previous)
     return run("keys", "rotate-master", "--json")
+
+
+def test_an_erasure_that_takes_longer_than_promised_is_wrong_to_the_doctor(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def state() -> str | None:
+        found = {row["part"]: row["state"] for row in json.loads(run("doctor", "--json")[1])}
+        return found.get("erasures")
+
+    monkeypatch.setenv("MEMRIVER_KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    assert state() is None
+    run("erase", "owner", "ann", "--tenant", "acme", "--yes", "--wait", "0")
+    assert state() == "note"
+    monkeypatch.setenv("MEMRIVER_ERASURE_SLA_HOURS", "0.0000001")
+    assert state() == "wrong"
