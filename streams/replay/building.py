@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import cached_property
 
 from processors.exceptions import FatalError
 from processors.extraction.schema import answer_schema
 from processors.intake import Intake
 from processors.noise import NoiseFilter
+from processors.policy import PolicyGate
 from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
 from sinks.sealing import DataKeys
@@ -62,6 +64,14 @@ class Builder:
         self._settings = settings
         self._now = now
 
+    @cached_property
+    def _gate(self) -> PolicyGate:
+        return make_gate(self._settings)
+
+    @cached_property
+    def _noise(self) -> NoiseFilter:
+        return NoiseFilter.load()
+
     def log(self, topic: str, live: Truth) -> TurnLog:
         """The log of this name; raises FatalError for another than `turns` and `turns.sealed`."""
         if topic == SEALED:
@@ -75,13 +85,13 @@ class Builder:
         self, live: Truth, beside: Truth, log: TurnLog, judging: Judging, executor: Executor
     ) -> AsyncIterator[Replay]:
         """A run that judges in this way."""
-        settings, metrics, gate = self._settings, Metrics(), make_gate(self._settings)
+        settings, metrics, gate = self._settings, Metrics(), self._gate
         channel, model = None, None
         if settings.model_enabled:
             [model] = make_models(settings, answer_schema())
             channel = ModelChannel(model, pricing(settings))
         delivery = Delivery(beside, _Nowhere(), executor, metrics, now=self._now)
-        intake = Intake(RuleBook.of(judging.rules), NoiseFilter.load(), gate)
+        intake = Intake(RuleBook.of(judging.rules), self._noise, gate)
         nearest = self._nearest(live)
         stages = Stages(
             IngestStage(intake, batch_limits(settings), metrics, self._door(live)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +34,31 @@ TALK = [
 
 
 @pytest.fixture
-def live(sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A live schema with what the packaged rules made of the talk; no broker answers."""
+def live(sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Address of a live schema; no broker answers."""
     url = f"sqlite:///{tmp_path / 'memriver.db'}"
     shutil.copyfile(sqlite_template, tmp_path / "memriver.db")
-    shutil.copyfile(sqlite_template, tmp_path / "nothing.db")
     for name, value in (("DATABASE_URL", url), ("DATA_DIR", str(tmp_path)), ("KAFKA_BOOTSTRAP", "127.0.0.1:1")):
         monkeypatch.setenv(f"MEMRIVER_{name}", value)
-    nothing, truth = Truth(make_engine(f"sqlite:///{tmp_path / 'nothing.db'}")), Truth(make_engine(url))
-    replay(Settings(_env_file=None), nothing, truth, ListLog(list(enumerate(TALK))))
-    # What one replay left is another's live schema.
-    with truth.begin() as connection:
-        for table in ("replays", "replay_positions", "replay_mark"):
-            connection.exec_driver_sql(f"DELETE FROM {table}")
-    yield url
-    nothing.close()
-    truth.close()
+    return url
 
 
 @pytest.fixture
-def beside(live: str, tmp_path: Path) -> Beside:
-    """What a rule more makes of the same talk."""
-    place = Beside(live)
+def beside(live: str, sqlite_template: Path, tmp_path: Path) -> Beside:
+    """What the packaged rules make of the talk, live; beside it what a rule more does."""
+    shutil.copyfile(sqlite_template, tmp_path / "nothing.db")
+    place, log, given = Beside(live), ListLog(list(enumerate(TALK))), Settings(_env_file=None)
     place.create()
-    here, there = Truth(make_engine(live)), place.open()
-    log = ListLog(list(enumerate(TALK)))
-    replay(Settings(_env_file=None), here, there, log, rules=str(rules_with_otters(tmp_path / "rules")))
-    here.close()
-    there.close()
+    nothing, here = Truth(make_engine(f"sqlite:///{tmp_path / 'nothing.db'}")), Truth(make_engine(live))
+    there = place.open()
+    replay(given, nothing, here, log)
+    # What one replay left is another's live schema.
+    with here.begin() as connection:
+        for table in ("replays", "replay_positions", "replay_mark"):
+            connection.exec_driver_sql(f"DELETE FROM {table}")
+    replay(given, here, there, log, rules=str(rules_with_otters(tmp_path / "rules")))
+    for truth in (nothing, here, there):
+        truth.close()
     return place
 
 
@@ -75,7 +72,9 @@ def printed(*arguments: str) -> Any:
 def test_a_difference_is_counted_per_owner_and_in_sum_and_named(beside: Beside) -> None:
     found = printed("diff")
     assert {name: found["sum"][name] for name in ("added", "gone", "changed", "same")} == {
-        "added": 1, "gone": 0, "changed": 0,
+        "added": 1,
+        "gone": 0,
+        "changed": 0,
         "same": 2,
     }
     assert [(row["owner"], row["added"]) for row in found["owners"]] == [("ann", 1)]

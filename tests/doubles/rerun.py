@@ -105,10 +105,16 @@ def replay(
     return asyncio.run(work())
 
 
+_builders: dict[str, Builder] = {}
+"""Compiling the gate's patterns takes longer than a small replay."""
+
+
 async def again(given: Settings, live: Truth, beside: Truth, log: ListLog, judging: Judging) -> Progress:
     """One run of a replay that is there."""
     with ThreadPoolExecutor(1) as executor:
-        async with Builder(given, now=lambda: NOW).replay(live, beside, log, judging, executor) as run:
+        same = f"{given.model_base_url} {given.hash_key.get_secret_value()}"
+        builder = _builders.setdefault(same, Builder(given, now=lambda: NOW))
+        async with builder.replay(live, beside, log, judging, executor) as run:
             return await run.run()
 
 
