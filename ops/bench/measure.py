@@ -189,7 +189,7 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
         )
         await consumer.start()
 
-        all_said = asyncio.Event()
+        all_said, quiet = asyncio.Event(), asyncio.Event()
 
         async def listen() -> None:
             async for record in consumer:
@@ -199,8 +199,10 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
                 for turn_id in event.cause_turn_ids:
                     if turn_id in sent:
                         took.append(time.perf_counter() - sent.pop(turn_id))
-                if all_said.is_set() and not sent:
-                    return
+                if not sent:
+                    quiet.set()
+                    if all_said.is_set():
+                        return
 
         listener = asyncio.create_task(listen())
         # A worker that is still joining its groups would be measured as latency: wait for the first event, however long.
@@ -211,8 +213,9 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
                 break
         else:
             raise SystemExit("no event came within a minute")
-        while sent:
-            await asyncio.sleep(0.1)
+        if sent:
+            quiet.clear()
+            await quiet.wait()
         took.clear()
         started = time.perf_counter()
         for number in range(seconds * per_second):

@@ -78,7 +78,7 @@ def command(embedded: Embedded) -> Callable[..., Any]:
             return result.exception.reason
         assert result.exit_code == 0, result.output
         async with asyncio.timeout(120):
-            while await asyncio.to_thread(on_their_way, embedded):
+            while await asyncio.to_thread(on_their_way, embedded):  # noqa: ASYNC110 - what happens is in a database
                 await asyncio.sleep(0.02)
         await embedded.drained()
         return json.loads(result.stdout)
