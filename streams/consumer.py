@@ -36,7 +36,6 @@ class PromptConsumer(Consumer):
             raise
         return await super().wait_first(_resumed(first, waits_for), *others, timeout=timeout)
 
-
     async def seek_to_committed(self) -> Mapping[TP, int]:
         """As Faust's, and to the beginning where the group has committed nothing yet.
 

@@ -98,9 +98,7 @@ def leftover(
         old = outbox.c.created_at < before
         query = query.where(old if ahead is None else or_(old, outbox.c.created_at > ahead))
     return [
-        Outgoing(
-            row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id, row.version
-        )
+        Outgoing(row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id, row.version)
         for row in connection.execute(query)
     ]
 

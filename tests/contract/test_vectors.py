@@ -65,7 +65,9 @@ def point(text: str = "我对花生过敏", **fields: object) -> Point:
     return replace(base, **fields)  # type: ignore[arg-type]  # the tests' own keyword pass-through
 
 
-BACKENDS = ["edge", "edge-served", "server-in-memory"] + (["server"] if os.environ.get("MEMRIVER_TEST_QDRANT_URL") else [])
+BACKENDS = ["edge", "edge-served", "server-in-memory"] + (
+    ["server"] if os.environ.get("MEMRIVER_TEST_QDRANT_URL") else []
+)
 
 
 @pytest.fixture(params=BACKENDS)
