@@ -66,7 +66,8 @@ class Nursery:
             # Ctrl-C ends the run, which then ends the workers in order.
             start_new_session=True,
         )
-        threading.Thread(target=self._listen, daemon=True, name="nursery").start()
+        self._listener = threading.Thread(target=self._listen, daemon=True, name="nursery")
+        self._listener.start()
 
     def start(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> Forked:
         """`memriver ARGUMENTS` with this environment; waits until the nursery has loaded everything."""
@@ -83,6 +84,9 @@ class Nursery:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
+        self._listener.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

@@ -32,6 +32,7 @@ class Proxy:
         if self._server is not None:
             self._server.close()
             self.cut()
+            await asyncio.sleep(0)
             self._server = None
 
     def hold(self) -> None:

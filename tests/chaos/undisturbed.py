@@ -105,6 +105,7 @@ class Undisturbed:
                 stage: Any = ResolveStage(topic, nearest, metrics)
                 await delivery.run(self._stream("resolve", topic), stage)
             await delivery.run(self._stream("bury", "deadletters"), BuryStage())
+            await delivery.settle()
 
     def found(self) -> Found:
         """What a chaos run would read."""
