@@ -77,7 +77,7 @@ def messages(deployment: Deployment, name: str) -> list[tuple[bytes, bytes | Non
                 assert message is not None
                 assert message.error() is None
                 found.append((message.key() or b"", message.value()))
-                if message.offset() >= high - 1:
+                if (message.offset() or 0) >= high - 1:
                     break
         return found
     finally:
