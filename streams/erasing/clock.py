@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from datetime import datetime
 
@@ -44,7 +45,9 @@ class ErasureClock:
                 except MemriverError as error:
                     # A store that only another process can open is no reason to end: that one will take it.
                     log.warning("an erasure waits: %s", error)
-                    await self._eraser.let_go()
+                    # The store that is away may be truth itself: then the erasure is let go by the hold's own end.
+                    with contextlib.suppress(MemriverError):
+                        await self._eraser.let_go()
                     await asyncio.sleep(_AFTER_TROUBLE_SECONDS)
         except asyncio.CancelledError:
             raise
