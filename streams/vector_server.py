@@ -27,7 +27,7 @@ from sinks.vectors.remote import END, KEY_HEADER
 
 log = logging.getLogger("memriver.vectors")
 
-Verb = Callable[[VectorStore, Mapping[str, Any]], Any]
+Verb = Callable[[EdgeVectors, Mapping[str, Any]], Any]
 
 
 class Collections:
@@ -115,6 +115,7 @@ _VERBS: Mapping[str, Verb] = {
     "get": _get,
     "count": lambda store, body: store.count(wire.scope_in(body["scope"])),
     "total": lambda store, _body: store.total(),
+    "compact": lambda store, _body: store.compact(),
 }
 
 

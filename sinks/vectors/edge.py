@@ -4,7 +4,8 @@ A data directory holds one shard directory per collection. Exactly one process o
 locked. Every write is in that log before the call returns, so a killed process loses nothing; `flush` moves it into the
 segments. There is no HNSW graph: a person has hundreds of memories, and the owner index narrows a search to those.
 
-The fence is Edge's conditional upsert, evaluated per point inside the engine.
+The fence is Edge's conditional upsert, evaluated per point inside the engine. Its log keeps what the condition refuses, so
+what is older than what is there is not handed to the engine at all: late words of an erased person leave no byte.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sinks.vectors.protocol import (
     Scope,
     StoredPoint,
     Tombstone,
+    check_id,
     check_vector,
     collection_name,
     of_same_prefix,
@@ -87,7 +89,10 @@ class EdgeVectors:
 
     def upsert(self, points: Sequence[Point]) -> None:
         for version, batch in p.fenced_points(points, self._dimension, self._collection):
-            self._write([_edge_point(point) for point in batch], qe.RangeFloat(lt=float(version)))
+            with self._lock:
+                newer = self._newer(batch, version)
+                if newer:
+                    self._write([_edge_point(point) for point in newer], qe.RangeFloat(lt=float(version)))
 
     def delete(self, tombstones: Sequence[Tombstone]) -> None:
         for version, batch in p.fenced_tombstones(tombstones):
@@ -227,6 +232,15 @@ class EdgeVectors:
         except FatalError as error:
             raise _waiting(self._outage) from error
         self._outage, self._unflushed = None, 0
+
+    def _newer(self, points: list[Point], version: int) -> list[Point]:
+        """Those of `points`, all of one version, that the fence lets in. The lock is held."""
+        self._open_again()
+        ids: list[Any] = p.canonical_ids([point.id for point in points])
+        with _fatal("cannot read points"):
+            held = self._open().retrieve(ids, with_payload=["version"], with_vector=False)
+        refused = {str(record.id) for record in held if int((record.payload or {}).get("version", 0)) >= version}
+        return [point for point in points if check_id(point.id) not in refused] if refused else points
 
     def _write(self, points: list[Any], older: Any) -> None:
         condition = qe.Filter(must=[qe.FieldCondition("version", range=older)])

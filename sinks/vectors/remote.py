@@ -26,6 +26,9 @@ KEY_HEADER = "api-key"
 
 BUSY = (408, 425, 429)
 
+_COMPACTING_SECONDS = 1_800.0
+"""How long an answer to `compact` may take: every point is written anew, at some ten thousand a second."""
+
 
 class RemoteVectors:
     """A `VectorStore` at `http://HOST:PORT` of a vector server. Nothing is sent before `ensure`."""
@@ -99,6 +102,10 @@ class RemoteVectors:
                 yield wire.stored_in(orjson.loads(line))
         raise TransientError("cannot scroll: the vector server went away in the middle", part="vectors")
 
+    def compact(self) -> None:
+        """As `EdgeVectors.compact`, where the directory is. Repeated after a lost answer, it does it once more."""
+        self._post(self._open(), "compact", {}, timeout=httpx.Timeout(self._timeout, read=_COMPACTING_SECONDS))
+
     def drop(self) -> None:
         # As Edge itself: it is opened first, so that nobody drops what was never there.
         self.ensure(beside=True)
@@ -128,10 +135,12 @@ class RemoteVectors:
             raise FatalError("the vector store is not open; ensure() opens it")
         return client
 
-    def _post(self, client: httpx.Client, verb: str, arguments: Mapping[str, Any]) -> Any:
+    def _post(
+        self, client: httpx.Client, verb: str, arguments: Mapping[str, Any], *, timeout: httpx.Timeout | None = None
+    ) -> Any:
         body = orjson.dumps({"store": self._store, **arguments})
         with _away(verb):
-            answer = client.post(f"/v1/{verb}", content=body)
+            answer = client.post(f"/v1/{verb}", content=body, timeout=timeout or client.timeout)
         return _result(verb, answer)
 
 

@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from processors.keywords import sparse
-from sinks.vectors import Point, Scope, Tombstone
+from sinks.vectors import Point, Scope, Tombstone, open_vectors
 from sinks.vectors.edge import EdgeVectors
+from sinks.vectors.remote import RemoteVectors
+from tests.doubles.vector_serving import VectorServing
 
 ALL = Scope(tenant="acme", owner_keys=("key-a", "key-b"))
 GONE = (b"user/zz-gone", b"key-a")
@@ -43,11 +45,15 @@ def point(number: int, owner: str) -> Point:
     )
 
 
-def filled(directory: Path) -> EdgeVectors:
+def fill(opened: EdgeVectors | RemoteVectors) -> None:
     """150 of each, together more than a page; the first owner's are tombstones."""
-    opened = store(directory)
     opened.upsert([point(number, "a") for number in range(150)] + [point(1000 + number, "b") for number in range(150)])
     opened.delete([Tombstone(point(number, "a").id, 3) for number in range(150)])
+
+
+def filled(directory: Path) -> EdgeVectors:
+    opened = store(directory)
+    fill(opened)
     return opened
 
 
@@ -105,3 +111,30 @@ def test_a_death_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:
     assert again.total() == 150
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
     again.close()
+
+
+def test_the_bytes_go_behind_a_vector_server_too(tmp_path: Path) -> None:
+    with VectorServing(tmp_path) as serving:
+        opened = open_vectors(serving.url, prefix="memories", model="hashing-1", dimension=2)
+        assert isinstance(opened, RemoteVectors)
+        opened.ensure()
+        fill(opened)
+        assert all(trace in bytes_of(tmp_path) for trace in GONE)
+        opened.compact()
+        assert not any(trace in bytes_of(tmp_path) for trace in GONE)
+        assert opened.count(ALL) == 150
+        opened.close()
+    assert not any(trace in bytes_of(tmp_path) for trace in GONE)
+
+
+def test_a_late_write_that_the_fence_refuses_leaves_no_byte(tmp_path: Path) -> None:
+    """Scenario: a process that slept writes an erased memory's point, or a builder its page, after the erasure.
+    We expect neither the point nor, since the engine's log keeps what its condition refuses, its bytes in that log."""
+    opened = filled(tmp_path)
+    opened.compact()
+    opened.upsert([point(number, "a") for number in range(150)])
+    opened.upsert([point(number, "b") for number in range(2000, 2010)] + [replace(point(7, "a"), version=2)])
+    assert not any(trace in bytes_of(tmp_path) for trace in GONE)
+    assert opened.count(ALL) == 160
+    opened.close()
+    assert not any(trace in bytes_of(tmp_path) for trace in GONE)
