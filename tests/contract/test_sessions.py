@@ -322,7 +322,9 @@ def test_after_a_task_ended_nothing_is_resumed_and_a_late_writer_is_refused(trut
 
 
 @pytest.mark.parametrize(
-    "data", [{"x": "y" * MAX_STATE_BYTES}, {"x": object()}, {"x": "\ud800"}, {"x": {1, 2}}], ids=str
+    "data",
+    [{"x": "y" * MAX_STATE_BYTES}, {"x": object()}, {"x": "\ud800"}, {"x": {1, 2}}],
+    ids=["large", "object", "surrogate", "set"],
 )
 def test_a_state_that_is_too_large_or_no_json_is_refused_without_being_quoted(truth: Truth, data: Any) -> None:
     with pytest.raises(PoisonError) as caught:
