@@ -3,7 +3,8 @@
 A process that was stopped for longer than its session and goes on publishes after its successor. Consumers that are up
 know the older version for what it is, but a compacted topic would keep it for ever, and a replica that starts tomorrow
 would read it. So whoever has published looks whether truth is further by now, and if so, says that once more. Whatever is
-committed after this look is also published after it.
+committed after this look is also published after it. What is gone altogether was erased: its point goes, too, should it have
+come into a collection that has no tombstone of it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from schemas import Memory, MemoryUpdated, Status
 from sinks.truth import Truth
 from sinks.truth.memories import overtaking
 from sinks.truth.outbox import Outgoing
+from sinks.vectors import Tombstone
 from streams.producer import EventProducer
 from streams.projection import VectorProjection
 
@@ -42,6 +44,9 @@ class Outflow:
         await self._producer.publish(messages)
         while said:
             newer, gone = await loop.run_in_executor(self._executor, self._overtaking, said)
+            if gone:
+                erased = [Tombstone(key, said[key].version) for key in gone]
+                await loop.run_in_executor(self._executor, self._projection.bury, erased)
             again = [message for event in newer for message in _messages(event)]
             again += [Outgoing("memory_updated", key, said[key].owner_key, None) for key in gone]
             if again:

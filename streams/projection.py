@@ -47,6 +47,31 @@ class VectorProjection:
             self._collections.write(lambda collection: project(collection, entries))
         return len(entries)
 
+    def bury(self, gone: Sequence[Tombstone]) -> None:
+        """Take away what truth no longer knows, in each collection.
+
+        Raises:
+            TransientError: the live collection's store is away, or truth is.
+        """
+        self._collections.write(lambda collection: _bury(collection, gone))
+
+
+def _bury(collection: Collection, gone: Sequence[Tombstone]) -> None:
+    store, versions = collection.store, {tombstone.id: tombstone.version for tombstone in gone}
+    came = [
+        point.id
+        for point in store.get(list(versions))
+        if point.status != Status.DELETED.value and point.version <= versions[point.id]
+    ]
+    store.delete(gone)
+    if came:
+        log.warning(
+            "%s: %d points came after their memories were erased, and are gone again", collection.name, len(came)
+        )
+        compact = getattr(store, "compact", None)
+        if compact is not None:
+            compact()
+
 
 def project(collection: Collection, entries: Sequence[Entry], cut: Cut = _sparse) -> None:
     """Write these states of memories, each id once, into one collection; `cut` makes the sparse vectors.

@@ -12,7 +12,7 @@ import orjson
 from sqlalchemy import Connection, Select, func, or_, select, update
 
 from sinks.truth.sql import chunks, insert_rows, replace_rows
-from sinks.truth.tables import erased_memories, erasure_counts, erasures
+from sinks.truth.tables import erased_memories, erasure_counts, erasures, memories
 
 
 class Scope(StrEnum):
@@ -196,6 +196,14 @@ def buried_by(connection: Connection, erasure_id: str) -> list[tuple[str, int]]:
     query: Select[Any] = select(erased_memories.c.memory_id, erased_memories.c.version)
     rows = connection.execute(query.where(erased_memories.c.erasure_id == erasure_id))
     return [(row.memory_id, row.version) for row in rows]
+
+
+def buried_after(connection: Connection, after: str, limit: int) -> list[tuple[str, int]]:
+    """The next (memory id, last version) by id of what all erasures took, but for those that truth knows again."""
+    query: Select[Any] = select(erased_memories.c.memory_id, erased_memories.c.version)
+    anew = select(memories.c.id).where(memories.c.id == erased_memories.c.memory_id).exists()
+    query = query.where(erased_memories.c.memory_id > after, ~anew).order_by(erased_memories.c.memory_id).limit(limit)
+    return [(row.memory_id, row.version) for row in connection.execute(query)]
 
 
 def _erasure(row: Any) -> Erasure:

@@ -20,6 +20,7 @@ from streams.reindex.build import Build
 from streams.reindex.calibrating import calibrate
 from streams.reindex.compare import Comparison, repair
 from streams.reindex.events import read_events
+from streams.reindex.fences import fence_erased
 from streams.reindex.lease import LEASE, Halted, Lease, Lost, is_dead, new_holder
 from streams.reindex.verify import Verification
 from streams.settings import Settings
@@ -116,6 +117,8 @@ class Reindexer:
         self._truth.run(lambda connection: collections.fail(connection, row.name, self._holder, error, again=again))
 
     def _do(self, row: CollectionRow, collection: Collection, lease: Lease) -> None:
+        if row.task in (Task.BUILD, Task.REPAIR):
+            fence_erased(self._truth, collection.store, lease)
         if row.task is Task.BUILD:
             self._build(row, collection, lease)
         elif row.task is Task.REPAIR:

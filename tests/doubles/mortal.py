@@ -30,7 +30,7 @@ from schemas import Turn, digest
 from sinks.embedders import make_embedder
 from sinks.truth import Truth
 from sinks.truth.outbox import Outgoing
-from sinks.vectors import Point, Tombstone
+from sinks.vectors import Point, StoredPoint, Tombstone
 from sinks.vectors.collection import OneCollection
 from streams.clock import LEFT_BEHIND, BatchClock
 from streams.delivery import Delivered, Delivery, Message, Stage
@@ -170,6 +170,10 @@ class Vectors:
             if self.points.get(tombstone.id, (0, ""))[0] <= tombstone.version:
                 self.points[tombstone.id] = (tombstone.version, "deleted")
 
+    def get(self, ids: Sequence[str]) -> list[StoredPoint]:
+        """What is there, without payload."""
+        return [StoredPoint(key, *self.points[key], {}) for key in ids if key in self.points]
+
 
 def model_reply(user: str) -> str:
     """What the double's rule finds. `#model:prose` in a turn: nothing that anybody could read."""
@@ -224,7 +228,7 @@ class MortalOutflow(Outflow):
     """The real order of vectors and broker over doubles of both."""
 
     def __init__(self, process: Process) -> None:
-        collection = OneCollection(process.world.vectors, EMBEDDER)  # type: ignore[arg-type]  # the two methods it uses
+        collection = OneCollection(process.world.vectors, EMBEDDER)  # type: ignore[arg-type]  # the three methods it uses
         projection = VectorProjection(collection)
         super().__init__(self, projection, process.executor, truth=process.truth)  # type: ignore[arg-type]  # of the producer `publish` alone
         self._process = process
