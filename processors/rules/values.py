@@ -118,6 +118,9 @@ def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
     return [part for part in out if part[1] > part[0]]
 
 
+_CAPITAL_OR_HAN: Final = regex.compile(r"\p{Lu}|.*\p{Han}")
+
+
 def fits(shape: str, original: str, folded: str, clause: str) -> bool:
     """Whether the value looks like what `shape` names: a `place`, a `name`, something `proper`, or anything."""
     if not folded or len(original) > 300:
@@ -141,7 +144,10 @@ def fits(shape: str, original: str, folded: str, clause: str) -> bool:
     if shape == "proper":
         return has_han or regex.search(r"[\p{Lu}\d]", original) is not None
     if shape == "capital":
-        return has_han or _NAME_EN.fullmatch(original) is not None
+        # "I'm 李雷" names somebody, "I'm allergic to 芒果" does not.
+        return _NAME_EN.fullmatch(original) is not None or (
+            has_han and all(map(_CAPITAL_OR_HAN.match, original.split()))
+        )
     return True
 
 
