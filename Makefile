@@ -64,6 +64,7 @@ chaos: setup ## faults on real servers, then the verdict: SEED=7, or SEED=1-20; 
 .env: ## settings for docker compose with fresh secrets, from .env.example
 	@umask 077; while IFS= read -r line; do case "$$line" in \
 		MEMRIVER_MODEL_*|MEMRIVER_EMBEDDER_*) ;; \
+		MEMRIVER_MASTER_KEY=) line="$$line$$(head -c 32 /dev/urandom | base64)";; \
 		*_PASSWORD=|*_KEY=) line="$$line$$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')";; \
 		esac; printf '%s\n' "$$line"; done <.env.example >$@
 	@echo "wrote $@: have a look, then docker compose up --build"

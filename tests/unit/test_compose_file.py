@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
@@ -106,6 +107,8 @@ def test_make_env_fills_exactly_the_secrets_of_our_own(tmp_path: Path) -> None:
     )
     filled = {name: value for name, value in made.items() if value != _example()[name]}
     assert set(filled) == {name for name, how, _ in _VARIABLE.findall(TEXT) if how == "?"}
+    master = filled.pop("MEMRIVER_MASTER_KEY")
+    assert len(base64.b64decode(master, validate=True)) == 32
     assert all(re.fullmatch("[0-9a-f]{48}", value) for value in filled.values())
     assert len(set(filled.values())) == len(filled)
     assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
