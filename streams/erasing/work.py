@@ -26,6 +26,7 @@ from sinks.sealing.sealer import DataKey
 from sinks.truth import Truth, erasure, keys, outbox, suppression
 from sinks.truth.audit import AuditChain
 from sinks.truth.erasure import Erasure, Scope
+from sinks.truth.files import forget_bytes
 from sinks.truth.outbox import Outgoing
 from sinks.truth.tables import turns
 from sinks.vectors import Tombstone
@@ -100,7 +101,7 @@ class Eraser:
                 return done
         await asyncio.to_thread(parts.truth.run, lambda connection: self._close(connection, item))
         # What was meant stood in the row until now.
-        await asyncio.to_thread(self._settle_files)
+        await asyncio.to_thread(forget_bytes, parts.truth)
         parts.metrics.erasure_seconds.observe((parts.now() - item.opened_at).total_seconds())
         log.info("erasure %s: done", item.erasure_id)
         return True
@@ -163,7 +164,7 @@ class Eraser:
             gone = other.run(eye.erase_ledger)
             for store, number in other.run(eye.erase).items():
                 gone[store] = gone.get(store, 0) + number
-            _checkpoint(other)
+            forget_bytes(other)
             return {f"beside:{store}": number for store, number in gone.items()}
 
     async def _vectors(self, item: Erasure) -> bool:
@@ -271,7 +272,7 @@ class Eraser:
     async def _verify(self, item: Erasure) -> bool:
         """Look again. What is found was written by whoever was at work at the cut: it goes the same way once more."""
         await asyncio.sleep(_SETTLE_SECONDS)
-        await asyncio.to_thread(self._settle_files)
+        await asyncio.to_thread(forget_bytes, self._in.truth)
         left = await self._looking.look(item)
         again = int(item.steps.get("looks", 0)) + 1
         if sum(left.values()):
@@ -289,14 +290,6 @@ class Eraser:
         erasure.step(connection, item.erasure_id, "looks", looks)
         erasure.unstep(connection, item.erasure_id, ("truth", "vectors", "logs"))
         return looks < _LOOKS
-
-    def _settle_files(self) -> None:
-        """SQLite keeps what was overwritten in its log file until a checkpoint; then it is zeros or gone.
-
-        While somebody reads, the log is only begun anew, and the next writes go over what it holds: so the last erasure of a
-        busy day may leave it to the next checkpoint.
-        """
-        _checkpoint(self._in.truth)
 
     async def let_go(self) -> None:
         """Somebody else may try: this process cannot reach what it needs."""
@@ -316,13 +309,3 @@ class Eraser:
 def _sealed(turn: Turn, key: DataKey) -> Outgoing:
     raw = seal(turn, turn.to_bytes(), key.key_id, key.key, key.cipher)
     return Outgoing("turns.sealed", read_frame(raw).message_id.hex(), turn.conversation_key, raw)
-
-
-def _checkpoint(truth: Truth) -> None:
-    if truth.engine.dialect.name == "sqlite":
-        # Below SQLAlchemy, which would begin a transaction, and a checkpoint cannot be inside one.
-        raw = truth.engine.raw_connection()
-        try:
-            raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-        finally:
-            raw.close()
