@@ -18,13 +18,14 @@ from sinks.truth.beside import Beside
 from sinks.truth.erasure import Erasure, Scope
 from sinks.truth.sql import insert_rows
 from streams.cli.embedded import Embedded
-from streams.erasing.composing import make_eraser, make_opening, verify
+from streams.erasing.composing import make_eraser, verify
 from streams.erasing.logs import READERS
-from streams.erasing.opening import Opening, Wish
+from streams.erasing.opening import Wish
 from streams.runtime import wall_clock
 from streams.sealed import SealedLog
 from streams.sealing import make_wrapper
 from streams.settings import StageName
+from tests.pipeline.erasing import bytes_of, erase, opening
 from tests.pipeline.river import process, publish, said, write_log
 
 STAGES: tuple[StageName, ...] = ("ingest", "extract", "resolve", "feedback", "erasure", "bury")
@@ -46,36 +47,6 @@ def lines() -> list[dict[str, Any]]:
         said(6, "I work at Annfield Mills.", conversation_id="group", group=True, **ann),
         said(7, "My favourite colour is green.", conversation_id="group", group=True, **bob),
     ]
-
-
-def opening(embedded: Embedded) -> Opening:
-    return make_opening(embedded.settings, embedded.runtime.truth)
-
-
-async def erase(embedded: Embedded, wish: Wish) -> Erasure:
-    """Ask, and wait for the receipt."""
-    asked = await asyncio.to_thread(opening(embedded).open, wish, by="test", reason="asked", now=wall_clock())
-    return await finished(embedded, asked.erasure_id)
-
-
-async def finished(embedded: Embedded, erasure_id: str) -> Erasure:
-    def look() -> Erasure | None:
-        with embedded.runtime.truth.reading() as connection:
-            return erasure.get(connection, erasure_id)
-
-    async with asyncio.timeout(60):
-        while True:
-            item = await asyncio.to_thread(look)
-            assert item is not None
-            if item.status == "done":
-                return item
-            assert embedded.failure is None, embedded.failure
-            await asyncio.sleep(0.05)
-
-
-def bytes_of(directory: Path) -> bytes:
-    """Every file, as it is on the disk."""
-    return b"\n".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
 
 
 def of_bob(embedded: Embedded) -> dict[str, tuple[int, str]]:
