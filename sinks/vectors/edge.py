@@ -71,6 +71,9 @@ class EdgeVectors:
         return self._collection
 
     def ensure(self, *, beside: bool = False) -> None:
+        # Without the lock, since `compact` may hold it for long, and the vector server asks for every client that comes.
+        if self._shard is not None:
+            return
         with self._lock:
             if self._shard is not None:
                 return

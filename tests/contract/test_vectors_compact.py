@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from processors.keywords import sparse
 from sinks.vectors import Point, Scope, Tombstone, open_vectors
 from sinks.vectors.edge import EdgeVectors
@@ -125,6 +127,30 @@ def test_the_bytes_go_behind_a_vector_server_too(tmp_path: Path) -> None:
         assert opened.count(ALL) == 150
         opened.close()
     assert not any(trace in bytes_of(tmp_path) for trace in GONE)
+
+
+def test_clients_come_and_ask_while_the_server_writes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on, copy = threading.Event(), threading.Event(), EdgeVectors._copy
+
+    def slow(edge: EdgeVectors, old: object, aside: Path) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        copy(edge, old, aside)
+
+    monkeypatch.setattr(EdgeVectors, "_copy", slow)
+    with VectorServing(tmp_path) as serving, ThreadPoolExecutor(1) as pool:
+        one, other = (open_vectors(serving.url, prefix="memories", model="hashing-1", dimension=2) for _ in range(2))
+        assert isinstance(one, RemoteVectors)
+        one.ensure()
+        fill(one)
+        compacting = pool.submit(one.compact)
+        assert begun.wait(60)
+        other.ensure()
+        assert other.count(ALL) == 150
+        go_on.set()
+        compacting.result()
+        one.close()
+        other.close()
 
 
 def test_a_late_write_that_the_fence_refuses_leaves_no_byte(tmp_path: Path) -> None:
