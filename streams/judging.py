@@ -19,7 +19,7 @@ from schemas import Turn
 from streams.collector import settle
 from streams.deadletter import reason_of
 
-_SMALLEST = 32
+_SMALLEST = 3
 """Turns below which the way to another process and back costs more than judging them here."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 from pathlib import Path
@@ -55,7 +56,7 @@ async def _up(settings: Settings, data: Path) -> None:
         console.print(
             f"Try       MEMRIVER_KAFKA_BOOTSTRAP={embedded.settings.kafka_bootstrap} memriver import FILE", markup=False
         )
-        await _until_stopped(embedded.runtime, health)
+        await _until_stopped(health, _stop_signal())
         await server.stop()
     finally:
         await embedded.stop()
@@ -111,12 +112,13 @@ async def _work(settings: Settings, stages: tuple[StageName, ...], *, api: bool 
     runtime = Runtime(settings, stages)
     health = Health(runtime, now=wall_clock)
     server = HealthServer(health, runtime, _api(runtime, health) if api else None)
+    stop = _stop_signal()
     try:
-        await runtime.start()
-        address = await server.start()
-        log.info("running %s; %s at %s", ", ".join(stages) or "no stage", "API" if api else "health", address)
-        await _until_stopped(runtime, health)
-        await server.stop()
+        if await _started(runtime, stop):
+            address = await server.start()
+            log.info("running %s; %s at %s", ", ".join(stages) or "no stage", "API" if api else "health", address)
+            await _until_stopped(health, stop)
+            await server.stop()
     finally:
         ended = await runtime.stop()
     if not ended:
@@ -130,12 +132,31 @@ def _api(runtime: Runtime, health: Health) -> ASGIApp:
     return api_app(runtime, health)
 
 
-async def _until_stopped(runtime: Runtime, health: Health) -> None:
-    """Until SIGINT or SIGTERM; a stage that ends on its own ends the process before that (`streams.delivery`)."""
+def _stop_signal() -> asyncio.Event:
+    """Set by SIGINT or SIGTERM, from now on: a worker may have work in hand before it has wholly started."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.set)
+    return stop
+
+
+async def _started(runtime: Runtime, stop: asyncio.Event) -> bool:
+    """Start, unless told to stop before that is done."""
+    starting, waiting = asyncio.create_task(runtime.start()), asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not starting.done():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        return False
+    await starting
+    return not stop.is_set()
+
+
+async def _until_stopped(health: Health, stop: asyncio.Event) -> None:
+    """Until the signal; a stage that ends on its own ends the process before that (`streams.delivery`)."""
     watch = asyncio.create_task(health.watch())
     waiting = asyncio.create_task(stop.wait())
     done, _pending = await asyncio.wait({watch, waiting}, return_when=asyncio.FIRST_COMPLETED)
