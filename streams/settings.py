@@ -84,7 +84,7 @@ class Settings(BaseSettings):
 
     # delivery
     group_size: int = Field(default=500, ge=1)
-    group_linger_ms: float = Field(default=1.0, ge=0)
+    group_linger_ms: float = Field(default=12.0, ge=0)
     session_timeout_seconds: float = Field(default=10.0, gt=0)
     stall_seconds: float = Field(
         default=120.0, gt=0, description="a stage with lag that stands still this long ends its process"
