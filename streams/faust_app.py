@@ -9,12 +9,6 @@ import faust
 from streams.consumer import PromptTransport
 from streams.settings import Settings
 
-
-def group_of(settings: Settings, stage: str) -> str:
-    """The consumer group of a stage."""
-    return f"memriver-{settings.topic_prefix}{stage}"
-
-
 STREAM_BUFFER = 4096
 """Messages that wait in front of an agent; when they are that many, Faust reads no more, and the rest stays on the broker."""
 MAX_POLL = 1000
@@ -26,7 +20,7 @@ def make_app(settings: Settings, stage: str) -> Any:
     # Faust makes the last segment of its `datadir` (nothing of ours is kept in it), and fails when the one above is missing.
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     app = faust.App(
-        group_of(settings, stage),
+        settings.group(stage),
         broker=f"aiokafka://{settings.kafka_bootstrap}",
         broker_credentials=_credentials(settings),
         store="memory://",

@@ -52,13 +52,11 @@ async def intake_bound(settings: Settings, producer: EventProducer) -> Callable[
         return None
     topic = settings.topic("turns")
     places = [(topic, partition) for partition in range(await producer.partitions("turns"))]
-    before = sum((await committed(settings, f"memriver-{settings.topic_prefix}ingest", places)).values())
+    before = sum((await committed(settings, settings.group("ingest"), places)).values())
 
     async def room(messages: int, _bytes: int) -> None:
         while True:
-            taken = (
-                sum((await committed(settings, f"memriver-{settings.topic_prefix}ingest", places)).values()) - before
-            )
+            taken = sum((await committed(settings, settings.group("ingest"), places)).values()) - before
             if messages - taken <= MAX_IN_FLIGHT_MESSAGES // 2:
                 return
             await asyncio.sleep(0.2)

@@ -132,3 +132,7 @@ class Settings(BaseSettings):
     def topic(self, name: str) -> str:
         """The real name of a topic."""
         return f"{self.topic_prefix}{name}"
+
+    def group(self, stage: str) -> str:
+        """The consumer group of a stage."""
+        return f"memriver-{self.topic_prefix}{stage}"

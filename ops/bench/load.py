@@ -27,7 +27,6 @@ from ops.bench.workload import turns as chat
 from processors.exceptions import TransientError
 from schemas import MemoryUpdated, OwnerKind, Role, Turn, digest
 from streams.connection import client_options
-from streams.faust_app import group_of
 from streams.position import committed
 from streams.producer import EventProducer
 from streams.topics import declared
@@ -283,7 +282,7 @@ async def _behind(bench: Bench, client: AIOKafkaConsumer, stage: str) -> int:
         (names[spec.name], number) for spec in declared() if spec.name in names for number in range(spec.partitions)
     ]
     ends = await client.end_offsets([TopicPartition(*place) for place in places])
-    done = await committed(bench.settings, group_of(bench.settings, stage), places)
+    done = await committed(bench.settings, bench.settings.group(stage), places)
     return sum(end - done.get((tp.topic, tp.partition), 0) for tp, end in ends.items())
 
 

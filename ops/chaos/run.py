@@ -198,7 +198,7 @@ def _open_work(settings: Settings, truth: Truth) -> list[str]:
 
 
 def _behind(settings: Settings, stage: str, topics: tuple[str, ...]) -> int:
-    group = f"memriver-{settings.topic_prefix}{stage}"
+    group = settings.group(stage)
     consumer = Consumer({"bootstrap.servers": settings.kafka_bootstrap, "group.id": group, "enable.auto.commit": False})
     try:
         total = 0

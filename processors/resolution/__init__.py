@@ -3,7 +3,7 @@
 from processors.resolution.cell import Cell, cell_key_of, slot_key_of
 from processors.resolution.entry import Entry, Retraction, order_key
 from processors.resolution.fold import apply_entry, simulate
-from processors.resolution.reconcile import Change, advance, reconcile
+from processors.resolution.reconcile import Change, advance, change_kind, reconcile
 
 __all__ = [
     "Cell",
@@ -13,6 +13,7 @@ __all__ = [
     "advance",
     "apply_entry",
     "cell_key_of",
+    "change_kind",
     "order_key",
     "reconcile",
     "simulate",

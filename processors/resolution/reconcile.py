@@ -56,7 +56,7 @@ def reconcile(
         cell.memories[rep] = right
         cell.counts[rep] = max(cell.counts[rep], right.version)
         newer = [step for step in history[right.id] if before.version < step.memory.version < right.version]
-        changes += [*newer, Change(right, _kind(before, right), history[right.id][-1].cause)]
+        changes += [*newer, Change(right, change_kind(before, right), history[right.id][-1].cause)]
     for memory_id, memory in known.items():
         retired = _retire(memory, cell)
         if retired != memory:
@@ -77,7 +77,8 @@ def _without_gaps(stored: Cell, steps: Sequence[Step]) -> list[Change]:
     return changes
 
 
-def _kind(before: Memory, after: Memory) -> ChangeKind:
+def change_kind(before: Memory, after: Memory) -> ChangeKind:
+    """What agents are told of a memory that was `before` and is `after`."""
     if after.status is before.status:
         return ChangeKind.UPDATED
     return {

@@ -53,7 +53,7 @@ async def positions(settings: Settings) -> Positions:
     found: Positions = {}
     for stage, topics in READ_BY.items():
         places = [(settings.topic(topic), at) for topic in topics for at in range(counts[topic])]
-        offsets = await committed(settings, group_of(settings, stage), places)
+        offsets = await committed(settings, settings.group(stage), places)
         found[stage] = {
             topic: {at: offsets[name, at] for at in range(counts[topic]) if (name, at) in offsets}
             for topic in topics
@@ -85,13 +85,8 @@ async def reset(settings: Settings, wanted: Positions) -> list[Place]:
     return done
 
 
-def group_of(settings: Settings, stage: str) -> str:
-    """The consumer group of a stage (`streams.faust_app`)."""
-    return f"memriver-{settings.topic_prefix}{stage}"
-
-
 async def _reset(settings: Settings, stage: str, places: dict[TopicPartition, tuple[str, int]]) -> list[Place]:
-    group = group_of(settings, stage)
+    group = settings.group(stage)
     await _is_empty(settings, group)
     consumer = AIOKafkaConsumer(group_id=group, enable_auto_commit=False, **client_options(settings))
     await consumer.start()

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import orjson
 import typer
-from pydantic import SecretStr
 
 from processors.exceptions import FatalError, PoisonError, TransientError
 from schemas import OwnerKind
 from sinks.truth import Truth, erasure
 from sinks.truth.erasure import Erasure, Scope
 from streams.cli.embedded import Embedded, quiet_logs
+from streams.cli.options import settings_at
 from streams.cli.output import as_json, console, table
 from streams.erasing.composing import make_opening, verify
 from streams.erasing.opening import Wish
@@ -104,7 +104,7 @@ def erase_tenant(
 def _erase(wish: Wish, reason: str, yes: bool, wait: float, data: Path | None, json: bool) -> None:
     if not yes:
         typer.confirm(f"Erase this {wish.scope.value} for ever?", abort=True)
-    settings = _settings(data)
+    settings = settings_at(data)
     quiet_logs("ERROR")
     with _truth(settings) as truth:
         item = make_opening(settings, truth).open(wish, by="operator", reason=reason, now=wall_clock())
@@ -158,7 +158,7 @@ def erase_status(
     json: Json = False,
 ) -> None:
     """How far an erasure is, and its receipt when it is done."""
-    with _truth(_settings(data)) as truth:
+    with _truth(settings_at(data)) as truth:
         if erasure_id is not None:
             item = _get(truth, erasure_id)
             if item.receipt is not None and not json:
@@ -187,7 +187,7 @@ def erase_verify(
     except OSError as error:
         raise PoisonError("no_receipt", "the file with the receipt cannot be read") from error
     quiet_logs("ERROR")
-    settings = _settings(data)
+    settings = settings_at(data)
     found = asyncio.run(_verified(settings, data, raw, topics))
     if json:
         as_json(found)
@@ -222,7 +222,7 @@ def erase_lift(
         if owner is not None
         else Wish(Scope.CONVERSATION, tenant, conversation or "")
     )
-    settings = _settings(data)
+    settings = settings_at(data)
     with _truth(settings) as truth:
         make_opening(settings, truth).lift(wish, by="operator", now=wall_clock())
     console.print("a new beginning")
@@ -264,16 +264,6 @@ def _get(truth: Truth, erasure_id: str) -> Erasure:
     if item is None:
         raise PoisonError("not_found", "there is no such erasure")
     return item
-
-
-def _settings(data: Path | None) -> Settings:
-    settings = Settings()
-    if data is None:
-        return settings
-    if not (data / "memriver.db").is_file():
-        raise PoisonError("invalid_option", "--data is no directory of `memriver up` or `memriver process --data`")
-    place = {"database_url": SecretStr(f"sqlite:///{data / 'memriver.db'}"), "qdrant_url": "", "data_dir": data}
-    return settings.model_copy(update=place)
 
 
 @contextmanager

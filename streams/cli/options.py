@@ -1,14 +1,17 @@
-"""Command line, the options that reading a log shares between commands."""
+"""Command line, the options that commands share."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import SecretStr
 
 from processors.exceptions import PoisonError
 from streams.importers import FORMATS, DateOrder, ImportOptions
 from streams.runtime import wall_clock
+from streams.settings import Settings
 
 Format = Annotated[
     str | None, typer.Option("--format", help=f"one of {', '.join(FORMATS)}; recognised by itself if left out")
@@ -23,6 +26,21 @@ Mapping = Annotated[
 ]
 Dates = Annotated[DateOrder, typer.Option("--date-order", help="how a text export writes days: auto, dmy, mdy or ymd")]
 Encoding = Annotated[str | None, typer.Option(help="encoding of text formats, if it is not UTF-8")]
+
+
+def settings_at(data: Path | None) -> Settings:
+    """The configured deployment, or the embedded one that left its files in this directory.
+
+    Raises:
+        PoisonError: none did.
+    """
+    settings = Settings()
+    if data is None:
+        return settings
+    if not (data / "memriver.db").is_file():
+        raise PoisonError("invalid_option", "--data is no directory of `memriver up` or `memriver process --data`")
+    place = {"database_url": SecretStr(f"sqlite:///{data / 'memriver.db'}"), "qdrant_url": "", "data_dir": data}
+    return settings.model_copy(update=place)
 
 
 def import_options(

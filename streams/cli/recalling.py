@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import SecretStr
 
 from processors.access import Denied, Grant, OwnerRef, Principal, PrincipalKind, Reach, Scope, authorise_all
 from processors.exceptions import PoisonError
@@ -19,6 +18,7 @@ from recall.screening import TurnScreen
 from recall.service import RecallService
 from schemas import Category, MemoryType, OwnerKind, Sensitivity
 from sinks.truth import Truth, memories
+from streams.cli.options import settings_at
 from streams.cli.output import as_json, console, memory_view, table
 from streams.runtime import make_gate, open_truth, wall_clock
 from streams.settings import Settings
@@ -63,7 +63,7 @@ def recall_(
         as_of=as_of.replace(tzinfo=as_of.tzinfo or UTC) if as_of is not None else None,
         explain=show_parts,
     )
-    settings = _settings(data)
+    settings = settings_at(data)
     with recall_service(settings) as service:
         result = service.recall(request)
     if json:
@@ -85,7 +85,7 @@ def explain(
     json: Json = False,
 ) -> None:
     """Where a memory comes from: its turns, who wrote it, what the policy decided, every version."""
-    truth = open_truth(_settings(data))
+    truth = open_truth(settings_at(data))
     try:
         with truth.reading() as connection:
             memory = memories.get(connection, memory_id)
@@ -193,16 +193,6 @@ def operator_reaches(tenant: str, owners: list[OwnerRef], *, review: bool = Fals
     grants = tuple(Grant(owner.kind, owner.id, scopes=scopes, sensitivity=Sensitivity.RESTRICTED) for owner in owners)
     operator = Principal(tenant, PrincipalKind.AGENT, "command-line", "", scopes, grants)
     return authorise_all(operator, Scope.READ, owners, wall_clock())
-
-
-def _settings(data: Path | None) -> Settings:
-    settings = Settings()
-    if data is None:
-        return settings
-    if not (data / "memriver.db").is_file():
-        raise PoisonError("invalid_option", "--data is not a directory that `memriver process --data` filled")
-    place = {"database_url": SecretStr(f"sqlite:///{data / 'memriver.db'}"), "qdrant_url": "", "data_dir": data}
-    return settings.model_copy(update=place)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import SecretStr
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -19,10 +18,10 @@ from processors.exceptions import PoisonError
 from sinks.truth.collections import CollectionRow, Source, State
 from sinks.truth.collections import Task as Asked
 from streams.cli.embedded import quiet_logs
+from streams.cli.options import settings_at
 from streams.cli.output import as_json, console, errors, table
 from streams.reindex.orders import Orders
 from streams.runtime import open_truth, wall_clock
-from streams.settings import Settings
 
 Data = Annotated[Path | None, typer.Option(help="directory of `memriver up` or `memriver process --data`")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -145,13 +144,8 @@ def drop(
 
 @contextmanager
 def _orders(data: Path | None) -> Iterator[Orders]:
-    settings = Settings()
+    settings = settings_at(data)
     quiet_logs("ERROR")
-    if data is not None:
-        if not (data / "memriver.db").is_file():
-            raise PoisonError("invalid_option", "--data is no directory of `memriver up` or `memriver process --data`")
-        place = {"database_url": SecretStr(f"sqlite:///{data / 'memriver.db'}"), "qdrant_url": "", "data_dir": data}
-        settings = settings.model_copy(update=place)
     truth = open_truth(settings)
     try:
         yield Orders(settings, truth, wall_clock)

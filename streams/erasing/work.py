@@ -35,7 +35,6 @@ from streams.delivery import Delivery
 from streams.erasing.logs import READERS, Logs
 from streams.erasing.looking import Looking, living, pages, subject_keys
 from streams.erasing.receipts import make_receipt
-from streams.faust_app import group_of
 from streams.metrics import Metrics
 from streams.settings import Settings
 from streams.stages.erasing import order_of
@@ -250,7 +249,7 @@ class Eraser:
         trimmed = None
         if parts.settings.erasure_trims_topics:
             ends = {name: {int(part): end for part, end in at.items()} for name, at in item.steps["resolved"].items()}
-            groups = {name: group_of(parts.settings, stage) for name, stage in READERS.items()}
+            groups = {name: parts.settings.group(stage) for name, stage in READERS.items()}
             if await self._logs.unread(ends, groups):
                 return False
             trimmed = await self._logs.trim(ends)

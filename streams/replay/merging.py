@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from processors.resolution import Cell, Change
+from processors.resolution import Cell, Change, change_kind
 from schemas import ChangeKind, Memory, MemoryUpdated, Status
 from sinks.truth import ledger, memories, merging, outbox, replays
 from sinks.truth.outbox import Outgoing
@@ -97,7 +97,7 @@ def _pair(page: _Page, one: Held | None, other: Held | None, cause: str) -> None
         return
     memory = replayed.model_copy(update={"version": live.version + 1})
     page.write(memory, other)
-    page.changes.append(Change(memory, _change(live, memory), cause))
+    page.changes.append(Change(memory, change_kind(live, memory), cause))
 
 
 def _retracted(live: Memory) -> Memory:
@@ -106,19 +106,6 @@ def _retracted(live: Memory) -> Memory:
         return live
     update = {"status": Status.RETRACTED, "intervals": (), "superseded_by": None, "version": live.version + 1}
     return live.model_copy(update=update)
-
-
-def _change(live: Memory, memory: Memory) -> ChangeKind:
-    if memory.status is live.status:
-        return ChangeKind.UPDATED
-    return {
-        Status.ACTIVE: ChangeKind.RESTORED,
-        Status.EXPIRED: ChangeKind.EXPIRED,
-        Status.DELETED: ChangeKind.DELETED,
-        Status.RETRACTED: ChangeKind.DELETED,
-        Status.QUARANTINED: ChangeKind.QUARANTINED,
-        Status.PENDING: ChangeKind.QUARANTINED,
-    }.get(memory.status, ChangeKind.SUPERSEDED)
 
 
 def _fit_cells(beside: Connection, page: _Page) -> None:

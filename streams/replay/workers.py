@@ -25,7 +25,7 @@ async def standing_still(settings: Settings) -> None:
 
     A claim that the old rules made and that is still on its way would be entered after the exchange.
     """
-    groups = [f"memriver-{settings.topic_prefix}{stage}" for stage in _GROUPS]
+    groups = [settings.group(stage) for stage in _GROUPS]
     running = await _members(settings, groups)
     # One that was killed is a member until its session is over.
     for _second in range(math.ceil(settings.session_timeout_seconds) + 1):
@@ -49,14 +49,14 @@ async def unread_by(settings: Settings, stage: str, topic: str) -> int:
     """Messages of a topic that the stage's group has not acknowledged."""
     starts, ends = await _bounds(settings, topic)
     places = [(settings.topic(topic), number) for number in ends]
-    done = await committed(settings, f"memriver-{settings.topic_prefix}{stage}", places)
+    done = await committed(settings, settings.group(stage), places)
     return sum(end - max(starts[number], done.get((settings.topic(topic), number), 0)) for number, end in ends.items())
 
 
 async def taken_in(settings: Settings, numbers: Mapping[int, int]) -> dict[int, int]:
     """How far ingest has come in `turns`, for these partitions."""
     name = settings.topic("turns")
-    done = await committed(settings, f"memriver-{settings.topic_prefix}ingest", [(name, number) for number in numbers])
+    done = await committed(settings, settings.group("ingest"), [(name, number) for number in numbers])
     return {number: done.get((name, number), 0) for number in numbers}
 
 
