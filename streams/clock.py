@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from datetime import datetime, timedelta
 
@@ -14,6 +13,7 @@ from sinks.truth.outbox import Outgoing
 from streams.delivery import Delivery
 from streams.metrics import Metrics
 from streams.stages.closing import close_batches, outgoing
+from streams.ticking import for_ever
 
 log = logging.getLogger("memriver.clock")
 
@@ -35,16 +35,13 @@ class BatchClock:
 
     async def run(self) -> None:
         """Tick for ever; an error that is not transient ends the process, as in any stage."""
-        try:
-            while True:
-                await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
-                while await self.close_due() == _CLAIM:
-                    continue
-                await asyncio.sleep(self._tick)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a clock that is silently dead would keep turns from the model for ever
-            self._delivery.fatal(self.name, error)
+        await for_ever(self.name, self._once, self._delivery.fatal)
+
+    async def _once(self) -> float:
+        await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
+        while await self.close_due() == _CLAIM:
+            continue
+        return self._tick
 
     async def close_due(self, *, everything: bool = False) -> int:
         """Close what is due (or all that waits); returns how many conversations were claimed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -12,6 +11,7 @@ from sinks.truth import memories, outbox
 from sinks.truth.outbox import Outgoing
 from streams.clock import LEFT_BEHIND
 from streams.delivery import Delivery
+from streams.ticking import for_ever
 
 _CLAIM = 200
 _INBOX_KEPT = timedelta(days=30)
@@ -29,16 +29,13 @@ class ExpiryClock:
 
     async def run(self) -> None:
         """Tick for ever; an error that is not transient ends the process."""
-        try:
-            while True:
-                await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
-                await self.sweep()
-                await self._delivery.transact(self.name, _forget)
-                await asyncio.sleep(self._tick)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a clock that is silently dead would keep what is over alive
-            self._delivery.fatal(self.name, error)
+        await for_ever(self.name, self._once, self._delivery.fatal)
+
+    async def _once(self) -> float:
+        await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
+        await self.sweep()
+        await self._delivery.transact(self.name, _forget)
+        return self._tick
 
     async def sweep(self) -> int:
         """Send a command for what is over now; returns how many."""

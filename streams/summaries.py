@@ -10,6 +10,7 @@ from processors.exceptions import ConflictError, TransientError
 from recall.session import SessionMemory
 from sinks.truth import Truth, sessions
 from streams.delivery import Delivery
+from streams.ticking import for_ever
 
 log = logging.getLogger("memriver.summaries")
 
@@ -37,18 +38,15 @@ class SummaryClock:
 
     async def run(self) -> None:
         """Tick for ever; an error that is not transient ends the process."""
+        await for_ever(self.name, self._once, self._delivery.fatal)
+
+    async def _once(self) -> float:
         try:
-            while True:
-                try:
-                    await self.sweep()
-                except (TransientError, ConflictError) as error:
-                    # What is due is read from the database each time: the next tick finds what this one left.
-                    log.warning("%s: %s; again in %.0f s", self.name, error, self._tick)
-                await asyncio.sleep(self._tick)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a clock that is silently dead would leave sessions without a summary
-            self._delivery.fatal(self.name, error)
+            await self.sweep()
+        except (TransientError, ConflictError) as error:
+            # What is due is read from the database each time: the next tick finds what this one left.
+            log.warning("%s: %s; again in %.0f s", self.name, error, self._tick)
+        return self._tick
 
     async def sweep(self) -> int:
         """Summarise what is due now; returns how many conversations got a summary."""

@@ -13,6 +13,7 @@ from streams.clock import LEFT_BEHIND
 from streams.delivery import Delivery
 from streams.erasing.work import Eraser
 from streams.metrics import Metrics
+from streams.ticking import for_ever
 
 log = logging.getLogger("memriver.erasure")
 
@@ -35,24 +36,21 @@ class ErasureClock:
 
     async def run(self) -> None:
         """Tick for ever; an error that nobody foresaw ends the process, as in any stage."""
+        await for_ever(self.name, self._once, self._delivery.fatal)
+
+    async def _once(self) -> float:
         try:
-            while True:
-                try:
-                    await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
-                    # Taking one writes; most of the time there is none, and a read tells.
-                    worked = await self._waiting() and await self._eraser.step()
-                    await asyncio.sleep(0 if worked else self._tick)
-                except MemriverError as error:
-                    # A store that only another process can open is no reason to end: that one will take it.
-                    log.warning("an erasure waits: %s", error)
-                    # The store that is away may be truth itself: then the erasure is let go by the hold's own end.
-                    with contextlib.suppress(MemriverError):
-                        await self._eraser.let_go()
-                    await asyncio.sleep(_AFTER_TROUBLE_SECONDS)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a clock that is silently dead would break a promise made by law
-            self._delivery.fatal(self.name, error)
+            await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
+            # Taking one writes; most of the time there is none, and a read tells.
+            worked = await self._waiting() and await self._eraser.step()
+            return 0.0 if worked else self._tick
+        except MemriverError as error:
+            # A store that only another process can open is no reason to end: that one will take it.
+            log.warning("an erasure waits: %s", error)
+            # The store that is away may be truth itself: then the erasure is let go by the hold's own end.
+            with contextlib.suppress(MemriverError):
+                await self._eraser.let_go()
+            return _AFTER_TROUBLE_SECONDS
 
     async def _waiting(self) -> bool:
         """Whether an erasure is open; the gauge says for how long."""

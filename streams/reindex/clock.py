@@ -14,6 +14,7 @@ from sinks.truth import Truth
 from sinks.vectors.collections import Collections
 from streams.reindex.work import Reindexer
 from streams.settings import Settings
+from streams.ticking import for_ever
 
 log = logging.getLogger("memriver.reindex")
 
@@ -43,20 +44,17 @@ class ReindexClock:
 
     async def run(self) -> None:
         """Tick for ever; an error that nobody foresaw ends the process, as in any stage."""
+        await for_ever(self.name, self._once, self._fatal)
+
+    async def _once(self) -> float:
         try:
-            while True:
-                try:
-                    # Shielded: a thread cannot be cancelled, and `stop` waits for it.
-                    self._busy = asyncio.ensure_future(asyncio.to_thread(self._work.step))
-                    worked = await asyncio.shield(self._busy)
-                    await asyncio.sleep(0 if worked else self._tick)
-                except MemriverError as error:
-                    log.warning("a re-embedding task broke off: %s", error)
-                    await asyncio.sleep(_AFTER_TROUBLE_SECONDS)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a clock that is silently dead would leave the request unanswered for ever
-            self._fatal(self.name, error)
+            # Shielded: a thread cannot be cancelled, and `stop` waits for it.
+            self._busy = asyncio.ensure_future(asyncio.to_thread(self._work.step))
+            worked = await asyncio.shield(self._busy)
+            return 0.0 if worked else self._tick
+        except MemriverError as error:
+            log.warning("a re-embedding task broke off: %s", error)
+            return _AFTER_TROUBLE_SECONDS
 
     async def stop(self) -> None:
         """Let go of the task at hand, which another process may take up at once."""
