@@ -25,9 +25,9 @@ import logging
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
@@ -38,8 +38,11 @@ from processors.exceptions import FatalError, MemriverError, PoisonError, Transi
 from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.deadletters import Redriven
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import dead_letter, letters_out, redriven, redriven_of
+from streams.deadletter import dead_letter, letters_out, reason_of, redriven, redriven_of
+from streams.grouping import groups
 from streams.metrics import Metrics
+from streams.progress import Progress
+from streams.standing import Standing
 
 log = logging.getLogger("memriver.delivery")
 T = TypeVar("T")
@@ -95,13 +98,6 @@ class _Judged(Generic[T]):
         return {0, *(item.message.partition for item in self.good), *(message.partition for message, _ in self.bad)}
 
 
-@dataclass(slots=True)
-class _Runs:
-    """How often a transaction was begun. More than once: an earlier one may have been committed all the same."""
-
-    count: int = 0
-
-
 def _sorted(messages: Sequence[Message], outcomes: Sequence[T | Exception]) -> _Judged[T]:
     judged: _Judged[T] = _Judged([], [])
     for message, outcome in zip(messages, outcomes, strict=True):
@@ -144,37 +140,6 @@ class Publisher(Protocol):
         """Raises TransientError while a server is away."""
 
 
-@dataclass(slots=True)
-class Progress:
-    """What health looks at: when the stage last finished something, and whether it has work."""
-
-    handled: int = 0
-    last_at: float = field(default_factory=time.monotonic)
-    busy_since: float | None = None
-    in_hand: int = 0
-
-    def take(self) -> None:
-        """One more group is in hand."""
-        self.in_hand += 1
-        self.busy_since = self.busy_since or time.monotonic()
-
-    def finish(self, messages: int) -> None:
-        """A group is done; the clock starts anew for those behind it."""
-        self.in_hand -= 1
-        self.handled += messages
-        self.last_at = time.monotonic()
-        self.busy_since = self.last_at if self.in_hand else None
-
-    def patience(self) -> None:
-        """A server said "not now" and will be asked again: that is no standstill, and a new process could do no better."""
-        if self.busy_since is not None:
-            self.busy_since = time.monotonic()
-
-    def drop(self) -> None:
-        """What was in hand goes back to the broker."""
-        self.in_hand, self.busy_since = 0, None
-
-
 class Delivery:
     """Runs stages. `now` gives the wall clock; `on_fatal` ends the process (a test passes something gentler)."""
 
@@ -205,10 +170,7 @@ class Delivery:
         # Stages with two topics have two agents. What one commits first must leave first: the compacted topic would
         # keep the older version of a memory for ever.
         self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._next_offset: dict[tuple[str, str, int], int] = {}
-        self._done_by_the_group: dict[tuple[str, str, int], int] = {}
-        self._asking: dict[str, asyncio.Event] = {}
-        self._untouched: set[tuple[str, str, int]] = set()
+        self.standing = Standing(metrics)
         self.progress: dict[str, Progress] = {}
         self._waits: dict[object, tuple[str, TransientError]] = {}
         self._open = asyncio.Event()
@@ -231,42 +193,13 @@ class Delivery:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def assigned(self, stage: str, partitions: set[int]) -> None:
-        """These partitions are ours now: drain what an earlier owner left before touching a new message.
-
-        A partition that we held before keeps its position: messages of it may still be in our hands, beyond what is
-        committed. One that we do not hold any more loses it, since others go on there.
-        """
+        """These partitions are ours now: drain what an earlier owner left before touching a new message."""
         self._draining.setdefault(stage, set()).update(partitions)
         # No message may ever come: what the earlier owner left must leave all the same.
         left = asyncio.ensure_future(self._drain_in_turn(stage))
         self._drains.add(left)
         left.add_done_callback(self._drains.discard)
-        for key in [key for key in self._next_offset if key[0] == stage and key[2] not in partitions]:
-            del self._next_offset[key]
-        for key in [key for key in self._done_by_the_group if key[0] == stage]:
-            del self._done_by_the_group[key]
-
-    def expect(self, stage: str, topic: str, partition: int, offset: int) -> None:
-        """The group stands here: the first message of a partition that is new to us has this offset (or an earlier one).
-
-        What lies before it was done by somebody. A worker that was paused longer than its session comes back to
-        partitions that it never saw go, and that others have been working on.
-        """
-        key = (stage, topic, partition)
-        self._done_by_the_group[key] = offset
-        if key not in self._next_offset:
-            self._next_offset[key] = offset
-            self._untouched.add(key)
-
-    def ask(self, stage: str) -> None:
-        """A rebalance is under way: where the group stands is being asked, and a jump means nothing before `told`."""
-        self._asking.setdefault(stage, asyncio.Event())
-
-    def told(self, stage: str) -> None:
-        """Every `expect` of this rebalance was given."""
-        answered = self._asking.pop(stage, None)
-        if answered is not None:
-            answered.set()
+        self.standing.assigned(stage, partitions)
 
     async def run(
         self,
@@ -282,11 +215,11 @@ class Delivery:
         progress = self.progress.setdefault(stage.name, Progress())
         writing: asyncio.Task[None] | None = None
         try:
-            async for events in _groups(stream.noack().events(), self._group_size, self._linger):
+            async for events in groups(stream.noack().events(), self._group_size, self._linger):
                 await self._open.wait()
                 progress.take()
                 messages = [_message(event) for event in events]
-                await self._check_positions(stage.name, messages)
+                await self.standing.check(stage.name, messages)
                 if judge is None:
                     judged = await self.in_thread(self._judge, messages, stage)
                 else:
@@ -309,8 +242,6 @@ class Delivery:
             await self._write(judged, stage)
             for event in events:
                 event.ack()
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 - as above
             self.fatal(stage.name, error)
         progress.finish(len(events))
@@ -328,12 +259,12 @@ class Delivery:
         progress = self.progress.setdefault(name, Progress())
         window = _Window(flying, progress)
         try:
-            async for events in _groups(stream.noack().events(), size, self._linger):
+            async for events in groups(stream.noack().events(), size, self._linger):
                 await self._open.wait()
                 await self._drain_in_turn(name)
                 progress.take()
                 messages = [_message(event) for event in events]
-                await self._check_positions(name, messages)
+                await self.standing.check(name, messages)
                 await window.add(events, asyncio.ensure_future(self._patiently(name, handle, messages)))
             await window.finish()
         except asyncio.CancelledError:
@@ -347,25 +278,51 @@ class Delivery:
         await self._write(await self.in_thread(self._judge, messages, stage), stage)
 
     async def _write(self, judged: _Judged[T], stage: Stage[T]) -> None:
-        runs = _Runs()
+        async with self._order[stage.name]:
+            await self._drain(stage.name)
+            await self._carry_out(stage.name, partial(self._effects, judged, stage), judged)
+            if isinstance(stage, Copying) and judged.good:
+                await self._copy(stage, stage.name)
+
+    async def _carry_out(
+        self,
+        stage: str,
+        work: Callable[[Connection, datetime], list[Outgoing]],
+        group: _Judged[Any] | None = None,
+    ) -> None:
+        """Steps 2 and 3, of a message group or of work that is none."""
+        runs = 0
+
+        def run(published: Sequence[int]) -> list[Outgoing]:
+            now = self._now()
+
+            def kept(connection: Connection) -> list[Outgoing]:
+                nonlocal runs
+                runs += 1
+                outbox.done(connection, published)
+                return outbox.put(connection, stage, work(connection, now), now)
+
+            return self._truth.run(kept)
 
         async def once() -> None:
             started = time.perf_counter()
-            published = tuple(self._published[stage.name])
-            rows = await self.in_thread(self._commit, judged, stage, runs, published)
-            self._forget(stage.name, published)
-            self._metrics.stage_seconds.labels(stage.name, "commit").observe(time.perf_counter() - started)
-            if runs.count == 1:
-                await self.flush(stage.name, rows)
+            published = tuple(self._published[stage])
+            rows = await self.in_thread(run, published)
+            self._forget(stage, published)
+            if group is not None:
+                self._committed(stage, group, time.perf_counter() - started)
+            if runs == 1:
+                await self.flush(stage, rows)
             else:
                 # The answer to a COMMIT may be what was lost: then the rows are there, and this run found nothing to do.
-                await self.drain(stage.name, judged.partitions)
+                await self.drain(stage, group.partitions if group is not None else None)
 
-        async with self._order[stage.name]:
-            await self._drain(stage.name)
-            await self._again(stage.name, once)
-            if isinstance(stage, Copying) and judged.good:
-                await self._copy(stage, stage.name)
+        await self._again(stage, once)
+
+    def _committed(self, stage: str, group: _Judged[Any], seconds: float) -> None:
+        self._metrics.stage_seconds.labels(stage, "commit").observe(seconds)
+        for _, error in group.bad:
+            self._metrics.dead_letters.labels(stage, reason_of(error)[0]).inc()
 
     async def _copy(self, stage: Copying, name: str) -> None:
         started = time.perf_counter()
@@ -382,33 +339,9 @@ class Delivery:
         """The clock of this process."""
         return self._now()
 
-    async def transact(
-        self, stage: str, work: Callable[[Connection, datetime], list[Outgoing]], *, source_partition: int = 0
-    ) -> None:
-        """Steps 2 to 4 for work that is not a message group: a timer, or one finished model call."""
-
-        runs = _Runs()
-        published = tuple(self._published[stage])
-
-        def run() -> list[Outgoing]:
-            now = self._now()
-
-            def kept(connection: Connection) -> list[Outgoing]:
-                runs.count += 1
-                outbox.done(connection, published)
-                return outbox.put(connection, stage, work(connection, now), now)
-
-            return self._truth.run(kept)
-
-        async def once() -> None:
-            rows = await self.in_thread(run)
-            self._forget(stage, published)
-            if runs.count == 1:
-                await self.flush(stage, rows)
-            else:
-                await self.drain(stage)  # as in `_write`
-
-        await self._again(stage, once)
+    async def transact(self, stage: str, work: Callable[[Connection, datetime], list[Outgoing]]) -> None:
+        """Steps 2 and 3 for work that is not a message group: a timer, or one finished model call."""
+        await self._carry_out(stage, work)
 
     async def flush(self, stage: str, rows: Sequence[Outgoing]) -> None:
         """Step 3, repeated until it succeeds: what is committed must go out, in order."""
@@ -423,11 +356,9 @@ class Delivery:
 
     async def settle(self) -> None:
         """Delete the published rows of every stage now, at the end of work; tried once: what stays is sent again."""
-        for stage, published in list(self._published.items()):
+        for stage in list(self._published):
             with contextlib.suppress(TransientError):
-                if published:
-                    await self.in_thread(self._truth.run, partial(outbox.done, ids=tuple(published)))
-                    self._forget(stage, tuple(published))
+                await self._delete_published(stage)
 
     async def _tidy(self, stage: str) -> None:
         try:
@@ -435,7 +366,7 @@ class Delivery:
                 last = self._published[stage][-1]
                 await asyncio.sleep(_TIDY_SECONDS)
                 if self._published[stage][-1:] == [last]:  # else the stage is at work and does it by the way
-                    await self._delete_published(stage)
+                    await self._again(stage, partial(self._delete_published, stage))
         except Exception as error:  # noqa: BLE001 - as above
             self.fatal(stage, error)
         finally:
@@ -444,7 +375,7 @@ class Delivery:
     async def _delete_published(self, stage: str) -> None:
         published = tuple(self._published[stage])
         if published:
-            await self._again(stage, lambda: self.in_thread(self._truth.run, partial(outbox.done, ids=published)))
+            await self.in_thread(self._truth.run, partial(outbox.done, ids=published))
             self._forget(stage, published)
 
     def _forget(self, stage: str, published: Sequence[int]) -> None:
@@ -458,41 +389,12 @@ class Delivery:
         """Publish what was committed and never sent; returns how many messages."""
         sent = 0
         while True:
-            await self._delete_published(stage)
+            await self._again(stage, partial(self._delete_published, stage))
             rows = await self._again(stage, lambda: self.in_thread(self._leftover, stage, partitions, older_than))
             if not rows:
                 return sent
             await self.flush(stage, rows)
             sent += len(rows)
-
-    async def _check_positions(self, stage: str, messages: Sequence[Message]) -> None:
-        for message in messages:
-            # Faust hands out messages again before its signal of the rebalance has been heard to the end.
-            while self._has_jumped(stage, message) and (asking := self._asking.get(stage)) is not None:
-                await asking.wait()
-            self._check_position(stage, message)
-
-    def _has_jumped(self, stage: str, message: Message) -> bool:
-        key = (stage, message.topic, message.partition)
-        expected = self._next_offset.get(key)
-        return expected is not None and message.offset > max(expected, self._done_by_the_group.get(key, 0))
-
-    def _check_position(self, stage: str, message: Message) -> None:
-        """The stages' topics have no compaction and no transactions: a jump in offsets is a loss, and must be loud."""
-        key = (stage, message.topic, message.partition)
-        jumped, expected = self._has_jumped(stage, message), self._next_offset.get(key)
-        self._next_offset[key] = message.offset + 1
-        untouched = key in self._untouched
-        self._untouched.discard(key)
-        if expected is None or not jumped:
-            return
-        missing = message.offset - expected
-        what = f"{message.topic}:{message.partition} lost {missing} messages before offset {message.offset}"
-        self._metrics.lost.labels(stage, message.topic).inc(missing)
-        if not untouched:
-            raise FatalError(what)
-        # They were gone before we came: ending the process again and again would bring none of them back.
-        log.critical("%s: %s while nobody of this group was reading", stage, what)
 
     async def _drain_in_turn(self, stage: str) -> None:
         try:
@@ -530,24 +432,14 @@ class Delivery:
         self._metrics.stage_seconds.labels(stage.name, "judge").observe(time.perf_counter() - started)
         return judged
 
-    def _commit(self, judged: _Judged[T], stage: Stage[T], runs: _Runs, published: Sequence[int]) -> list[Outgoing]:
-        now = self._now()
+    def _effects(self, judged: _Judged[T], stage: Stage[T], connection: Connection, now: datetime) -> list[Outgoing]:
+        out = stage.commit(connection, judged.good, now) if judged.good else []
         letters = [dead_letter(stage.name, message, error, now) for message, error in judged.bad]
+        out += letters_out(deadletters.put(connection, letters))
         again = redriven_of(item.message for item in judged.good)
-
-        def work(connection: Connection) -> list[Outgoing]:
-            runs.count += 1
-            outbox.done(connection, published)
-            out = stage.commit(connection, judged.good, now) if judged.good else []
-            out += letters_out(deadletters.put(connection, letters))
-            if again:
-                deadletters.resolve(connection, stage.name, again, now)
-            return outbox.put(connection, stage.name, out, now)
-
-        rows = self._truth.run(work)
-        for letter in letters:
-            self._metrics.dead_letters.labels(stage.name, letter.reason).inc()
-        return rows
+        if again:
+            deadletters.resolve(connection, stage.name, again, now)
+        return out
 
     async def _again(self, stage: str, work: Callable[[], Awaitable[R]]) -> R:
         """Until it succeeds; only a TransientError is worth another try."""
@@ -574,8 +466,6 @@ class Delivery:
     ) -> None:
         try:
             await self._again(name, lambda: handle(messages))
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 - as above; waiting for the next message to notice would take too long
             self.fatal(name, error)
 
@@ -634,41 +524,6 @@ class _Window:
         for _events, task in self._flying:
             task.cancel()
         self._progress.drop()
-
-
-async def _groups(events: AsyncIterator[Any], size: int, linger: float) -> AsyncIterator[list[Any]]:
-    """Lists of what has arrived: at most `size`, waiting at most `linger` seconds for one more.
-
-    One task reads ahead, no further than one group: a task per message would cost more than the message.
-    """
-    arrived: deque[Any] = deque()
-    news, room = asyncio.Event(), asyncio.Event()
-
-    async def read() -> None:
-        async for event in events:
-            arrived.append(event)
-            news.set()
-            if len(arrived) >= size:
-                room.clear()
-                await room.wait()
-
-    reader = asyncio.ensure_future(read())
-    reader.add_done_callback(lambda _done: news.set())
-    try:
-        while True:
-            while not arrived:
-                if reader.done():
-                    reader.result()
-                    return
-                news.clear()
-                await news.wait()
-            if len(arrived) < size and not reader.done():
-                await asyncio.sleep(linger)
-            group = [arrived.popleft() for _ in range(min(size, len(arrived)))]
-            room.set()
-            yield group
-    finally:
-        reader.cancel()
 
 
 def _message(event: Any) -> Message:

@@ -237,12 +237,12 @@ class Runtime:
             places = [(item.topic, item.partition) for item in partitions]
             try:
                 for (topic, partition), offset in (await committed(settings, app.conf.id, places)).items():
-                    delivery.expect(stage, topic, partition, offset)
+                    delivery.standing.expect(stage, topic, partition, offset)
             finally:
-                delivery.told(stage)
+                delivery.standing.told(stage)
 
         async def revoked(_app: Any, _partitions: set[Any], **_more: Any) -> None:
-            delivery.ask(stage)
+            delivery.standing.ask(stage)
 
         # Faust keeps a weak reference only; the app must hold the handlers itself.
         app.memriver_handlers, app.memriver_stage = (assigned, revoked), stage

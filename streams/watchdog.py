@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from streams.delivery import Progress
+from streams.progress import Progress
 
 
 @dataclass(slots=True)

@@ -333,7 +333,7 @@ async def test_a_partition_that_stays_ours_keeps_its_position_beyond_what_is_com
     delivery, ends = make(Sent()), list[str]()
     await delivery.run(Stream(words("a", "b")), Words())
     delivery.assigned("words", {0})
-    delivery.expect("words", words("a")[0].topic, 0, 0)
+    delivery.standing.expect("words", words("a")[0].topic, 0, 0)
     await delivery.run(Stream(words("c", start=2)), Words())
     assert ends == []
 
@@ -345,7 +345,7 @@ async def test_a_worker_that_slept_while_others_went_on_is_told_of_no_loss(make:
     delivery = make(Sent(), ends=ends)
     await delivery.run(Stream(words("a", "b")), Words())
     delivery.assigned("words", {0})
-    delivery.expect("words", words("a")[0].topic, 0, 40)
+    delivery.standing.expect("words", words("a")[0].topic, 0, 40)
     await delivery.run(Stream([*words("c", start=2), *words("z", start=40)]), Words())
     assert ends == []
     with pytest.raises(FatalError):
@@ -361,18 +361,18 @@ async def test_a_message_that_comes_before_the_groups_position_is_known_waits_fo
     ends: list[str] = []
     delivery = make(Sent(), ends=ends)
     await delivery.run(Stream(words("a", "b")), Words())
-    delivery.ask("words")
+    delivery.standing.ask("words")
     delivery.assigned("words", {0})
     stream = Stream(words("z", start=40))
     early = asyncio.create_task(delivery.run(stream, Words()))
     await asyncio.sleep(0.05)
     assert (ends, stream.acked) == ([], [])
-    delivery.expect("words", words("a")[0].topic, 0, 40)
-    delivery.told("words")
+    delivery.standing.expect("words", words("a")[0].topic, 0, 40)
+    delivery.standing.told("words")
     await early
     assert (ends, stream.acked) == ([], [40])
-    delivery.ask("words")
-    delivery.told("words")
+    delivery.standing.ask("words")
+    delivery.standing.told("words")
     with pytest.raises(FatalError):
         await delivery.run(Stream(words("y", start=50)), Words())
     assert len(ends) == 1
@@ -385,7 +385,7 @@ async def test_a_group_that_was_away_longer_than_its_log_is_kept_says_so_and_goe
     ends: list[str] = []
     delivery, sent = make(Sent(), ends=ends), Stream(words("z", start=40))
     delivery.assigned("words", {0})
-    delivery.expect("words", words("a")[0].topic, 0, 3)
+    delivery.standing.expect("words", words("a")[0].topic, 0, 3)
     await delivery.run(sent, Words())
     assert (ends, sent.acked) == ([], [40])
     assert "lost 37 messages before offset 40" in caplog.text

@@ -15,9 +15,10 @@ import pytest
 from processors.exceptions import Outage, TransientError
 from sinks.truth import Truth, deadletters
 from sinks.truth.outbox import Outgoing
-from streams.delivery import Delivery, Progress
+from streams.delivery import Delivery
 from streams.ending import Ending
 from streams.metrics import Metrics
+from streams.progress import Progress
 from streams.watchdog import Standstill
 from tests.doubles.log import Stream, message, until
 from tests.doubles.patient import NOW, Servers, Words, patient
