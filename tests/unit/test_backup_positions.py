@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from streams.backup.positions import READ_BY, group_of
+from streams.backup.positions import READ_BY
 from streams.faust_app import make_app
 from streams.settings import Settings, StageName
 from streams.topics import declared
@@ -19,4 +19,4 @@ def test_every_topic_that_a_stage_reads_has_its_positions_kept() -> None:
 
 def test_a_group_is_the_one_that_the_stage_joins() -> None:
     settings = Settings(_env_file=None, topic_prefix="p.")
-    assert make_app(settings, "ingest").conf.id == group_of(settings, "ingest")
+    assert make_app(settings, "ingest").conf.id == settings.group("ingest")
