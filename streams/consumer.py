@@ -1,5 +1,5 @@
 """Faust's consumer with one costly step less, and without one hole: a message that can be handed on at once is, and what a
-rebalance throws away is read again.
+rebalance throws away is read again. How long a broker may hold back an empty answer is a setting of ours.
 
 For each message Faust races "hand it on" against "suspend", "stop" and "crash", with a task for each of the four. Nearly
 always the first is done without waiting for anything, and the four tasks cost more than all else that Faust does with it.
@@ -13,13 +13,26 @@ from collections.abc import Coroutine, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from faust.transport.drivers.aiokafka import Consumer, Transport
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 from mode.services import WaitResults
 
 
+class PromptThread(AIOKafkaConsumerThread):
+    """Waits at the broker as long as the transport says."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        # Faust has 1,500 written in it, and hands it to aiokafka's constructor, which only keeps it until `start`.
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = transport.fetch_wait_ms
+        return consumer
+
+
 class PromptConsumer(Consumer):
     """Takes the first step of the first awaitable itself, and races as Faust does only when that one has to wait."""
+
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
+        return PromptThread(self, loop=self.loop, beacon=self.beacon)
 
     async def wait_first(self, *coros: Any, timeout: Any = None) -> Any:  # noqa: ASYNC109 - Faust's own signature
         """As `mode.Service.wait_first`: who came first, with results; `stopped` when the service stops or has crashed."""
@@ -54,6 +67,11 @@ class PromptTransport(Transport):
     """aiokafka's transport with that consumer."""
 
     Consumer = PromptConsumer
+
+    def __init__(self, *args: Any, fetch_wait_ms: int, **kwargs: Any) -> None:
+        """`fetch_wait_ms`: how long a broker that has nothing to say may wait for something before it says so."""
+        super().__init__(*args, **kwargs)
+        self.fetch_wait_ms = fetch_wait_ms
 
 
 def _close(unbegun: Iterable[Any]) -> None:

@@ -39,7 +39,7 @@ def make_app(settings: Settings, stage: str) -> Any:
         producer_acks=-1,
     )
     app.finalize()
-    app.transport = PromptTransport(app.conf.broker_consumer, app)
+    app.transport = PromptTransport(app.conf.broker_consumer, app, fetch_wait_ms=settings.fetch_wait_ms)
     return app
 
 

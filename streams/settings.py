@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     group_size: int = Field(default=500, ge=1)
     group_linger_ms: float = Field(default=12.0, ge=0)
     session_timeout_seconds: float = Field(default=10.0, gt=0)
+    fetch_wait_ms: int = Field(
+        default=500, ge=1, description="how long a broker that has nothing for a stage may wait before it says so"
+    )
     stall_seconds: float = Field(
         default=120.0, gt=0, description="a stage with lag that stands still this long ends its process"
     )

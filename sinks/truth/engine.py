@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import tenacity
 from sqlalchemy import Connection, Engine, create_engine, delete, event, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, StatementError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InvalidatePoolError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -21,6 +22,9 @@ R = TypeVar("R")
 
 _POOL_SECONDS = 10
 """Waiting for a connection of our own pool: longer, and it is not a moment's crowd but an outage with a name."""
+_RESTED_SECONDS = 1.0
+"""A connection that was not used for so long is asked whether it still stands. A busy one is not: that would be a question
+before every transaction, and one that breaks in the middle is waited out anyhow."""
 _RECYCLE_SECONDS = 280  # below the 300 s after which many MySQL proxies drop an idle connection
 
 
@@ -44,17 +48,36 @@ def make_engine(url: str, *, pool_size: int = 8) -> Engine:
     if not url.startswith(("mysql+pymysql://", "mariadb+pymysql://")):
         # Not the address itself: it may hold a password.
         raise FatalError("the database address must begin with sqlite:///, mysql+pymysql:// or mariadb+pymysql://")
-    return create_engine(
+    engine = create_engine(
         url,
         pool_size=pool_size,
         pool_timeout=_POOL_SECONDS,
         hide_parameters=True,
         max_overflow=4,
-        pool_pre_ping=True,
         pool_recycle=_RECYCLE_SECONDS,
         isolation_level="READ COMMITTED",
         connect_args={"charset": "utf8mb4", "connect_timeout": 5, "read_timeout": 60, "write_timeout": 60},
     )
+    _ask_the_rested(engine)
+    return engine
+
+
+def _ask_the_rested(engine: Engine) -> None:
+    """`pool_pre_ping`, but only for a connection that has rested."""
+
+    def given_back(_connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["rests_since"] = time.monotonic()
+
+    def taken(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
+        since = record.info.get("rests_since")
+        if since is not None and time.monotonic() - since >= _RESTED_SECONDS:
+            try:
+                engine.dialect.do_ping(connection)
+            except Exception as error:  # whatever it says: this connection and those of its age are of no use
+                raise InvalidatePoolError from error
+
+    event.listen(engine, "checkin", given_back)
+    event.listen(engine, "checkout", taken)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:

@@ -68,6 +68,8 @@ class Embedded:
                 "data_dir": directory,
                 # Starting another interpreter takes longer than an embedded run usually has to do.
                 "judge_processes": 0,
+                # This broker does not wake for a message whoever waits for one: it answers when the wait is over.
+                "fetch_wait_ms": 20,
             }
         )
         upgrade(self.settings.database_url.get_secret_value())

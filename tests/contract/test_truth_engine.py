@@ -184,6 +184,23 @@ def test_a_connection_that_is_killed_costs_a_retry_and_nothing_else(mariadb_trut
 
 
 @pytest.mark.services
+@pytest.mark.parametrize("rested", [0.0, 60.0], ids=["rested", "busy"])
+def test_a_connection_that_broke_in_the_pool_is_replaced(
+    mariadb_truth: Truth, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, rested: float
+) -> None:
+    """One that rested is asked first, so that not even a read outside of `run` fails; a busy one costs one attempt."""
+    monkeypatch.setattr("sinks.truth.engine._RESTED_SECONDS", rested)
+    with mariadb_truth.reading() as connection:
+        broken = connection.execute(sa.text("SELECT CONNECTION_ID()")).scalar()
+    mariadb.execute(f"KILL {broken}")
+    if rested:
+        with pytest.raises(TransientError):
+            mariadb_truth.ping()
+    with mariadb_truth.reading() as connection:
+        assert connection.execute(sa.text("SELECT CONNECTION_ID()")).scalar() != broken
+
+
+@pytest.mark.services
 def test_a_lock_that_is_not_given_up_is_transient(mariadb_truth: Truth) -> None:
     with mariadb_truth.begin() as connection:
         insert_rows(connection, owners, [owner("ann")])
