@@ -365,6 +365,17 @@ def recent(connection: Connection, conversation_key: str, *, limit: int = 20) ->
     return [Turn.from_bytes(body.encode()) for body in reversed(rows)]
 
 
+def wait_since_arrival(connection: Connection) -> None:
+    """Conversations wait for a batch since the first waiting turn arrived, whatever was noted of when to look at them again."""
+    first = (
+        select(func.min(turns.c.arrived_at))
+        .where(turns.c.conversation_key == conversations.c.conversation_key, turns.c.pending.is_(True))
+        .scalar_subquery()
+    )
+    statement = update(conversations).where(conversations.c.first_pending_at.is_not(None))
+    connection.execute(statement.values(first_pending_at=func.coalesce(first, conversations.c.first_pending_at)))
+
+
 def oldest_unextracted(connection: Connection) -> datetime | None:
     """When the turn that has waited longest for a batch arrived."""
     return connection.execute(select(func.min(conversations.c.first_pending_at))).scalar()

@@ -114,6 +114,13 @@ class Pipeline:
             else:
                 return
 
+    def rest(self, connection: Connection) -> None:
+        """The log is at its end: what is postponed waits since it came, as the workers' own clock counts it.
+
+        When it would be looked at again depends on how long ago that was; what a replay leaves must not.
+        """
+        turns.wait_since_arrival(connection)
+
     def answer(
         self, connection: Connection, answered: Sequence[tuple[ExtractionBatch, ExtractionResult]], now: datetime
     ) -> None:

@@ -115,6 +115,7 @@ class Replay:
             before = replays.progress(connection)
             done, clock = Done(), max(before.clock, until)
             self._pipeline.advance(connection, clock, done)
+            self._pipeline.rest(connection)
             # The clock stays with the log: a turn that comes later in this second has its own moment.
             return _save(connection, before, before.clock, 0, done, positions)
 

@@ -204,6 +204,25 @@ def test_where_live_waited_longer_for_a_batch_the_replay_does_too(
     assert held(fresh("beside")) == ALL
 
 
+def test_what_the_end_of_the_log_leaves_waiting_waits_since_it_came(
+    fresh: Callable[[str], Truth], server: ModelServer
+) -> None:
+    """Scenario: live cut a batch of five; the log that is read has four of them as yet, minutes apart.
+
+    We expect the same bytes whenever the replay is run (it looks at them again after twice the wait, by the wall clock),
+    and live's batches once the log has the rest.
+    """
+    replay(settings(server), fresh("nothing"), fresh("live"), ListLog([(0, turn) for turn in TALK]))
+    slow = [(number * 60.0, turn) for number, turn in enumerate(TALK)]
+    replay(settings(), fresh("live"), fresh("beside"), ListLog(slow[:4]))
+    with fresh("beside").reading() as connection:
+        [row] = connection.execute(select(tables.conversations)).all()
+    assert (row.pending_count, row.first_pending_at) == (4, START)
+    done = asyncio.run(again(settings(), fresh("live"), fresh("beside"), ListLog(slow), chosen()))
+    assert done.batches["recorded"] == 3
+    assert held(fresh("beside")) == ALL
+
+
 def test_since_a_moment_takes_over_what_came_before_and_judges_the_rest(
     fresh: Callable[[str], Truth], server: ModelServer
 ) -> None:
