@@ -13,6 +13,7 @@ from schemas import ExtractionBatch
 from sinks.truth import turns as turn_store
 from sinks.truth.sql import chunks, insert_rows
 from sinks.truth.tables import batches, model_replies
+from sinks.truth.together import later
 
 _UNANSWERED = ("closed", "waiting")
 
@@ -74,7 +75,7 @@ def count_attempts(connection: Connection, batch_ids: Iterable[str], *, by: int 
     """
     for chunk in chunks(batch_ids):
         statement = update(batches).where(batches.c.batch_id.in_(chunk))
-        connection.execute(statement.values(attempts=batches.c.attempts + by))
+        later(connection, statement.values(attempts=batches.c.attempts + by))
 
 
 def finish_all(connection: Connection, done: Iterable[tuple[str, str, int]]) -> None:
@@ -85,13 +86,13 @@ def finish_all(connection: Connection, done: Iterable[tuple[str, str, int]]) -> 
     for (status, candidates), batch_ids in sorted(alike.items()):
         for chunk in chunks(batch_ids):
             values = {"status": status, "candidates": candidates}
-            connection.execute(update(batches).where(batches.c.batch_id.in_(chunk)).values(**values))
+            later(connection, update(batches).where(batches.c.batch_id.in_(chunk)).values(**values))
 
 
 def finish(connection: Connection, batch_id: str, status: str, candidates: int) -> None:
     """The batch's last state: extracted, empty, dead; or waiting while the model channel is off."""
     values = {"status": status, "candidates": candidates}
-    connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(**values))
+    later(connection, update(batches).where(batches.c.batch_id == batch_id).values(**values))
 
 
 def keep_replies(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
@@ -138,19 +139,19 @@ def reopen(connection: Connection, batch_ids: Iterable[str]) -> None:
     """Waiting batches are on their way to the model again."""
     for chunk in chunks(batch_ids):
         statement = update(batches).where(batches.c.batch_id.in_(chunk), batches.c.status == "waiting")
-        connection.execute(statement.values(status="closed"))
+        later(connection, statement.values(status="closed"))
 
 
 def ask_again(connection: Connection, batch_id: str) -> None:
     """A batch that was given up on is asked once more, with all its attempts."""
     statement = update(batches).where(batches.c.batch_id == batch_id, batches.c.status == "dead")
-    connection.execute(statement.values(status="closed", attempts=0))
+    later(connection, statement.values(status="closed", attempts=0))
 
 
 def close_empty(connection: Connection, batch_ids: Iterable[str]) -> None:
     """Nothing is left to ask about."""
     for chunk in chunks(batch_ids):
-        connection.execute(update(batches).where(batches.c.batch_id.in_(chunk)).values(status="empty"))
+        later(connection, update(batches).where(batches.c.batch_id.in_(chunk)).values(status="empty"))
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:

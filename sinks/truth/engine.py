@@ -16,6 +16,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from processors.exceptions import ConflictError, FatalError, Outage, TransientError
 from sinks import outages
+from sinks.truth import together
 from sinks.truth.tables import inbox
 
 R = TypeVar("R")
@@ -56,9 +57,11 @@ def make_engine(url: str, *, pool_size: int = 8) -> Engine:
         max_overflow=4,
         pool_recycle=_RECYCLE_SECONDS,
         isolation_level="READ COMMITTED",
-        connect_args={"charset": "utf8mb4", "connect_timeout": 5, "read_timeout": 60, "write_timeout": 60},
+        connect_args={"charset": "utf8mb4", "connect_timeout": 5, "read_timeout": 60, "write_timeout": 60}
+        | {"client_flag": together.CLIENT_FLAGS},
     )
     _ask_the_rested(engine)
+    together.listen(engine)
     return engine
 
 

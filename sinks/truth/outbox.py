@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, func, or_, select, text
 
 from sinks.truth.sql import chunks, insert_rows
 from sinks.truth.tables import inbox, outbox
+from sinks.truth.together import later
 
 # The table is nearly empty, so for `id IN (…)` MySQL and MariaDB prefer to scan it, and a scan waits for the locks of rows
 # that other stages have just written and not committed. Joined in this order, each id is one look-up by key.
@@ -108,9 +109,9 @@ def done(connection: Connection, ids: Iterable[int]) -> None:
     by_key = connection.dialect.name in ("mysql", "mariadb")
     for chunk in chunks(ids):
         if by_key:
-            connection.execute(_DELETE_BY_KEY, {"ids": orjson.dumps(chunk).decode()})
+            later(connection, _DELETE_BY_KEY, [{"ids": orjson.dumps(chunk).decode()}])
         else:
-            connection.execute(delete(outbox).where(outbox.c.id.in_(chunk)))
+            later(connection, delete(outbox).where(outbox.c.id.in_(chunk)))
 
 
 def oldest(connection: Connection) -> datetime | None:

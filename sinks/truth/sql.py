@@ -9,6 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, and_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from sinks.truth.together import later
+
 T = TypeVar("T")
 
 IN_LIMIT = 900
@@ -37,15 +39,15 @@ def _mysql(element: Replace, compiler: SQLCompiler, **kw: Any) -> str:
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """All rows or an IntegrityError; nothing for an empty list."""
+    """All rows or an IntegrityError, here or where they are sent (`together`); nothing for an empty list."""
     if rows:
-        connection.execute(table.insert(), list(rows))
+        later(connection, table.insert(), list(rows))
 
 
 def replace_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
     """Each row must be whole: what it leaves out is lost."""
     if rows:
-        connection.execute(Replace(table), list(rows))
+        later(connection, Replace(table), list(rows))
 
 
 def exactly(column: ColumnElement[str], value: str) -> ColumnElement[bool]:

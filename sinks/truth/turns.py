@@ -13,6 +13,7 @@ from processors.resolution.entry import order_key
 from schemas import Outcome, Turn
 from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import claims, conversations, turns
+from sinks.truth.together import later
 
 RECENT = 8
 """Texts a conversation remembers to see that one is repeated."""
@@ -220,7 +221,7 @@ def mark_batched(connection: Connection, turn_keys: Iterable[str]) -> None:
     """They wait no more; an outcome that is already further along stays."""
     for chunk in chunks(sorted(turn_keys)):
         outcome = case((turns.c.outcome == Outcome.STORED.value, Outcome.BATCHED.value), else_=turns.c.outcome)
-        connection.execute(update(turns).where(turns.c.turn_key.in_(chunk)).values(pending=False, outcome=outcome))
+        later(connection, update(turns).where(turns.c.turn_key.in_(chunk)).values(pending=False, outcome=outcome))
 
 
 def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, reason: str | None = None) -> None:
@@ -237,7 +238,7 @@ def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, rea
         elif outcome is Outcome.REMEMBERED:
             # What its speaker took back stays taken back.
             statement = statement.where(or_(turns.c.reason.is_(None), turns.c.reason.not_in(["retracted", "deleted"])))
-        connection.execute(statement.values(outcome=outcome.value, reason=reason))
+        later(connection, statement.values(outcome=outcome.value, reason=reason))
 
 
 def remember_again(connection: Connection, revisions: Mapping[str, int]) -> None:
@@ -253,21 +254,21 @@ def remember_again(connection: Connection, revisions: Mapping[str, int]) -> None
             statement = update(turns).where(
                 turns.c.turn_key.in_(chunk), turns.c.revision == revision, turns.c.outcome.in_(earlier)
             )
-            connection.execute(statement.values(outcome=Outcome.REMEMBERED.value, reason=None))
+            later(connection, statement.values(outcome=Outcome.REMEMBERED.value, reason=None))
 
 
 def ask_again(connection: Connection, turn_keys: Iterable[str]) -> None:
     """Turns that were given up on are in a batch once more."""
     for chunk in chunks(sorted(set(turn_keys))):
         statement = update(turns).where(turns.c.turn_key.in_(chunk), turns.c.outcome == Outcome.DEAD_LETTERED.value)
-        connection.execute(statement.values(outcome=Outcome.BATCHED.value, reason=None))
+        later(connection, statement.values(outcome=Outcome.BATCHED.value, reason=None))
 
 
 def note(connection: Connection, turn_keys: Iterable[str], reason: str) -> None:
     """Say why batched turns go no further for now."""
     for chunk in chunks(sorted(set(turn_keys))):
         statement = update(turns).where(turns.c.turn_key.in_(chunk), turns.c.outcome == Outcome.BATCHED.value)
-        connection.execute(statement.values(reason=reason))
+        later(connection, statement.values(reason=reason))
 
 
 def take_back(connection: Connection, turn_key: str) -> int:

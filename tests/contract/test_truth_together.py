@@ -1,0 +1,147 @@
+"""Truth, together: writes that wait for company change nothing but the number of round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from ops.dev.services import MariaDb
+from processors.exceptions import ConflictError, FatalError, TransientError
+from schemas import digest
+from sinks.truth import Truth, outbox
+from sinks.truth.outbox import Outgoing
+from sinks.truth.sql import insert_rows, replace_rows
+from sinks.truth.tables import owners
+from sinks.truth.together import later
+from tests.doubles.records import at
+
+pytestmark = pytest.mark.services
+
+AWKWARD = "50% off; it's \"ann\\'s\" \\ 花生 🌸 -- ; DROP TABLE owners; /* %(x)s %s"
+
+
+def owner(name: str, seq: int = 0) -> dict[str, Any]:
+    return {"owner_key": digest(name), "tenant": "acme", "owner_kind": "user", "owner": name, "seq": seq}
+
+
+def held(truth: Truth) -> dict[str, int]:
+    with truth.reading() as connection:
+        return {row.owner: row.seq for row in connection.execute(sa.select(owners))}
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What leaves for the server, by its first words."""
+    left: list[str] = []
+    query = pymysql.connections.Connection.query
+
+    def heard(self: Any, sql: Any, unbuffered: bool = False) -> Any:
+        left.append((sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace"))[:20])
+        return query(self, sql, unbuffered)
+
+    monkeypatch.setattr(pymysql.connections.Connection, "query", heard)
+    yield left
+
+
+def test_the_writes_of_a_transaction_are_one_message(mariadb_truth: Truth, sent: list[str]) -> None:
+    def work(connection: Connection) -> None:
+        insert_rows(connection, owners, [owner("ann"), owner("bob")])
+        replace_rows(connection, owners, [owner("ann", 1)])
+        later(connection, sa.update(owners).where(owners.c.owner == "bob").values(seq=2))
+        outbox.put(connection, "resolve", [Outgoing("candidates", "k", "k", b"x")], at(1))
+
+    mariadb_truth.ping()
+    sent.clear()
+    mariadb_truth.run(work)
+    assert sent == ["INSERT INTO owners ("]
+    assert held(mariadb_truth) == {"ann": 1, "bob": 2}
+
+
+def test_what_is_read_in_the_transaction_has_its_writes_in_it(mariadb_truth: Truth) -> None:
+    with mariadb_truth.begin() as connection:
+        insert_rows(connection, owners, [owner("ann")])
+        later(connection, sa.update(owners).values(seq=owners.c.seq + 1))
+        assert connection.execute(sa.select(owners.c.seq)).scalar() == 1
+        later(connection, sa.update(owners).values(seq=owners.c.seq * 10))
+        done = connection.execute(sa.update(owners).where(owners.c.seq == 10).values(seq=11))
+        assert done.rowcount == 1
+    assert held(mariadb_truth) == {"ann": 11}
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at the commit", "at a read"])
+def test_a_refused_statement_among_others_undoes_them_all(mariadb_truth: Truth, at_once: bool) -> None:
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("bob")]))
+    with pytest.raises(ConflictError), mariadb_truth.begin() as connection:
+        insert_rows(connection, owners, [owner("ann")])
+        insert_rows(connection, owners, [owner("bob")])
+        insert_rows(connection, owners, [owner("cleo")])
+        if not at_once:
+            connection.execute(sa.select(owners.c.seq))
+    assert held(mariadb_truth) == {"bob": 0}
+
+
+def test_a_statement_without_sense_is_told_by_its_code_only(mariadb_truth: Truth) -> None:
+    with pytest.raises(FatalError, match=r"refused a statement \(ProgrammingError 1146\)") as told:
+        mariadb_truth.run(lambda connection: later(connection, sa.text("DELETE FROM nowhere WHERE name = 'ann'")))
+    assert "ann" not in str(told.value)
+
+
+def test_what_was_given_up_is_not_sent_with_the_next_transaction(mariadb_truth: Truth) -> None:
+    with pytest.raises(ZeroDivisionError), mariadb_truth.begin() as connection:
+        insert_rows(connection, owners, [owner("ann")])
+        raise ZeroDivisionError
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("bob")]))
+    assert held(mariadb_truth) == {"bob": 0}
+
+
+def test_values_are_what_they_were(mariadb_truth: Truth) -> None:
+    payload = bytes(range(256)) + AWKWARD.encode()
+
+    def work(connection: Connection) -> None:
+        insert_rows(connection, owners, [owner(AWKWARD)])
+        outbox.put(connection, "resolve", [Outgoing("candidates", AWKWARD[:32], "k", payload)], at(1))
+        later(connection, sa.update(owners).values(tenant=AWKWARD[:40]))
+
+    mariadb_truth.run(work)
+    with mariadb_truth.reading() as connection:
+        assert connection.execute(sa.select(owners.c.owner, owners.c.tenant)).one() == (AWKWARD, AWKWARD[:40])
+        [row] = outbox.leftover(connection, "resolve", 10)
+    assert (row.payload, row.key) == (payload, AWKWARD[:32])
+
+
+def test_more_than_one_message_holds_goes_in_several(mariadb_truth: Truth, sent: list[str]) -> None:
+    big = [Outgoing("deadletters", str(number), "k", b"x" * 300_000) for number in range(6)]
+
+    def work(connection: Connection) -> None:
+        for message in big:
+            outbox.put(connection, "bury", [message], at(1))
+
+    mariadb_truth.run(work)
+    assert len([words for words in sent if words.startswith("INSERT INTO outbox")]) == 3
+    with mariadb_truth.reading() as connection:
+        assert [len(row.payload or b"") for row in outbox.leftover(connection, "bury", 10)] == [300_000] * 6
+
+
+def test_a_connection_that_breaks_before_they_are_sent_costs_one_attempt(
+    mariadb_truth: Truth, mariadb: MariaDb
+) -> None:
+    attempts: list[bool] = []
+
+    def work(connection: Connection) -> None:
+        attempts.append(True)
+        mine = connection.execute(sa.text("SELECT CONNECTION_ID()")).scalar()
+        insert_rows(connection, owners, [owner("ann")])
+        if len(attempts) == 1:
+            mariadb.execute(f"KILL {mine}")
+
+    with pytest.raises(TransientError), mariadb_truth.begin() as connection:
+        work(connection)
+    attempts.clear()
+    mariadb_truth.run(work)
+    assert len(attempts) == 2
+    assert held(mariadb_truth) == {"ann": 0}
