@@ -8,8 +8,8 @@ from functools import lru_cache
 from importlib.resources import files
 
 import regex
-import yaml
 
+from processors.documents import parse
 from schemas import Cardinality, Category, MemoryType, OwnerKind, Sensitivity
 
 
@@ -32,7 +32,7 @@ class Slot:
 @lru_cache(maxsize=1)
 def known_slots() -> dict[str, Slot]:
     """The reviewed attributes of `slots.yaml`, by name."""
-    data = yaml.safe_load(files("processors").joinpath("slots.yaml").read_text(encoding="utf-8"))
+    data = parse(files("processors").joinpath("slots.yaml").read_text(encoding="utf-8"))
     return {
         name: Slot(
             attribute=name,

@@ -9,8 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Literal
 
-import yaml
-
+from processors.documents import parse
 from schemas import Memory, OwnerKind, digest
 from sinks.truth import Truth, questions
 
@@ -57,7 +56,7 @@ class Offer:
 @lru_cache(maxsize=1)
 def guide() -> Guide:
     """The packaged `coldstart.yaml`."""
-    data = yaml.safe_load(files("recall").joinpath("coldstart.yaml").read_text(encoding="utf-8"))
+    data = parse(files("recall").joinpath("coldstart.yaml").read_text(encoding="utf-8"))
     return Guide(
         tuple(
             Question(row["attribute"], frozenset(row["unless"]), {"zh": row["zh"], "en": row["en"]})

@@ -8,13 +8,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 
-import orjson
-from pydantic import ValidationError
-
-from processors.exceptions import PoisonError
 from schemas import DeadLetter
 from sinks.truth.deadletters import Redriven, letter_id
 from sinks.truth.outbox import Outgoing
+from streams.reasons import reason_of
 
 MAX_RAW_BYTES = 4 * 1024 * 1024
 """The largest `max.message.bytes` of a topic that a stage reads: a cut message could never be repaired and replayed."""
@@ -57,23 +54,6 @@ def redriven(headers: Iterable[tuple[str, bytes]] | None) -> Redriven | None:
 def redriven_of(messages: Iterable[Placed]) -> list[tuple[Redriven, bytes]]:
     """Those that were sent again, with their bytes, as `deadletters.resolve` takes them."""
     return [(item.redriven, item.value or b"") for item in messages if item.redriven is not None]
-
-
-def reason_of(error: Exception) -> tuple[str, str]:
-    """A short code and a sentence; field names and kinds of error only, never the offending value."""
-    if isinstance(error, PoisonError):
-        return error.reason, error.detail
-    if isinstance(error, ValidationError):
-        fields = [
-            f"{'.'.join(str(part) for part in item['loc']) or 'record'}: {item['type']}" for item in error.errors()
-        ]
-        return "invalid_field", "; ".join(fields[:5])
-    if isinstance(error, (orjson.JSONDecodeError, UnicodeDecodeError)):
-        return "not_json", "the message is not valid UTF-8 JSON"
-    text = str(error)
-    if "schema_version" in text:
-        return "schema_version", text
-    return "unreadable", text[:200] if "must be" in text else type(error).__name__
 
 
 def dead_letter(stage: str, message: Placed, error: Exception, now: datetime) -> DeadLetter:

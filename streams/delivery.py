@@ -38,10 +38,11 @@ from processors.exceptions import FatalError, MemriverError, PoisonError, Transi
 from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.deadletters import Redriven
 from sinks.truth.outbox import Outgoing
-from streams.deadletter import dead_letter, letters_out, reason_of, redriven, redriven_of
+from streams.deadletter import dead_letter, letters_out, redriven, redriven_of
 from streams.grouping import groups
 from streams.metrics import Metrics
 from streams.progress import Progress
+from streams.reasons import reason_of
 from streams.standing import Standing
 
 log = logging.getLogger("memriver.delivery")

@@ -17,7 +17,7 @@ from processors.policy import PolicyGate
 from processors.rules import RuleBook
 from schemas import Turn
 from streams.collector import settle
-from streams.deadletter import reason_of
+from streams.reasons import reason_of
 
 _SMALLEST = 3
 """Turns below which the way to another process and back costs more than judging them here."""

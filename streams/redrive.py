@@ -21,8 +21,9 @@ from processors.exceptions import PoisonError
 from schemas import Candidate, Command, ExtractionBatch, Feedback, Turn, digest
 from sinks.truth import Truth, batches, deadletters, turns
 from sinks.truth.deadletters import LetterStatus, Redriven
-from streams.deadletter import header_of, reason_of
+from streams.deadletter import header_of
 from streams.producer import MAX_MESSAGE_BYTES, EventProducer, outage
+from streams.reasons import reason_of
 
 Message = Turn | ExtractionBatch | Candidate | Command | Feedback
 

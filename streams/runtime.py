@@ -17,7 +17,6 @@ from processors.extraction.schema import answer_schema
 from processors.intake import Intake
 from processors.keywords import tokens
 from processors.noise import NoiseFilter
-from processors.policy import PolicyGate, PolicySettings
 from processors.policy.threats import ThreatScanner
 from processors.ports import ChatReply
 from processors.resolution.similarity import Nearest
@@ -40,6 +39,7 @@ from streams.ending import Ending
 from streams.erasing.composing import make_erasure_clock
 from streams.expiry import ExpiryClock
 from streams.faust_app import make_app
+from streams.gating import make_gate
 from streams.judging import JudgePool
 from streams.metrics import Metrics
 from streams.modelling import make_models, pricing
@@ -77,12 +77,6 @@ def open_truth(settings: Settings) -> Truth:
 def settings_url(settings: Settings) -> str:
     """The database address, password included; never to be logged."""
     return settings.database_url.get_secret_value()
-
-
-def make_gate(settings: Settings) -> PolicyGate:
-    """The policy gate of these settings."""
-    policy = PolicySettings(confidence_floor=settings.confidence_floor)
-    return PolicyGate(policy, settings.hash_key.get_secret_value().encode())
 
 
 def batch_limits(settings: Settings) -> BatchLimits:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import yaml
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from processors.documents import parse
 from processors.exceptions import FatalError, TransientError
 from streams.connection import client_options
 from streams.settings import Settings
@@ -41,7 +41,7 @@ class Applied:
 
 def declared() -> tuple[TopicSpec, ...]:
     """The topics of `topics.yaml`."""
-    data: dict[str, Any] = yaml.safe_load(files("streams").joinpath("topics.yaml").read_text(encoding="utf-8"))
+    data: dict[str, Any] = parse(files("streams").joinpath("topics.yaml").read_text(encoding="utf-8"))
     return tuple(
         TopicSpec(row["name"], int(row["partitions"]), {key: str(value) for key, value in row["config"].items()})
         for row in data["topics"]

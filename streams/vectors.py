@@ -18,9 +18,9 @@ from sinks.embedders.calibration import Calibration, calibration_for
 from sinks.truth import Truth, collections
 from sinks.truth.collections import CollectionRow, State
 from sinks.vectors import VectorStore, collection_name, open_vectors
+from sinks.vectors.aliases import point_alias
 from sinks.vectors.collection import LiveCollection
 from sinks.vectors.collections import Collections
-from sinks.vectors.server import point_alias
 from streams.settings import Settings
 
 log = logging.getLogger("memriver.vectors")

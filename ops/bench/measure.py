@@ -66,7 +66,7 @@ class Bench:
             "MEMRIVER_LOG_LEVEL": os.environ.get("BENCH_LOG_LEVEL", "WARNING"),
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "streams.cli", "worker", "--stages", stages], env=environment, stdout=sys.stderr
+            [sys.executable, "-m", "streams", "worker", "--stages", stages], env=environment, stdout=sys.stderr
         )
         try:
             yield psutil.Process(process.pid)

@@ -11,8 +11,8 @@ from importlib.resources import files
 from typing import Any, Final
 
 import regex
-import yaml
 
+from processors.documents import parse
 from processors.language import detect
 from processors.times import resolve
 from schemas import Category, Memory, Status
@@ -66,7 +66,7 @@ class Surfaced:
 @lru_cache(maxsize=1)
 def scene_book() -> SceneBook:
     """The packaged `scenes.yaml`."""
-    return book_of(yaml.safe_load(files("processors.context").joinpath("scenes.yaml").read_text(encoding="utf-8")))
+    return book_of(parse(files("processors.context").joinpath("scenes.yaml").read_text(encoding="utf-8")))
 
 
 def book_of(data: Mapping[str, Any]) -> SceneBook:

@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any, Final, Self
 
 import regex
-import yaml
 
+from processors.documents import parse
 from processors.noise.machine import is_machine_text
 from processors.noise.normal import information, normal_text
 from processors.noise.phrases import Phrases
@@ -50,7 +50,7 @@ class NoiseFilter:
     def load(cls) -> Self:
         """The packaged data."""
         texts = _packaged()
-        chinese, english, tools = (yaml.safe_load(text) for text in texts)
+        chinese, english, tools = (parse(text) for text in texts)
         return cls(Phrases.from_data([chinese, english]), ToolWhitelist.from_data(tools), digest(*texts)[:12])
 
     def judge(self, turn: Turn, recent_texts: Collection[str] = ()) -> NoiseVerdict:
@@ -97,4 +97,4 @@ def _packaged() -> tuple[str, ...]:
 
 def examples(name: str) -> Any:
     """The reviewed examples of one data file ("zh.yaml"), for the tests."""
-    return yaml.safe_load(_packaged()[_FILES.index(name)])["examples"]
+    return parse(_packaged()[_FILES.index(name)])["examples"]

@@ -16,7 +16,8 @@ from importlib.resources import files
 from typing import Any
 
 import regex
-import yaml
+
+from processors.documents import parse_texts
 
 _GAP = regex.compile(r"~(\d)")
 _NAME = regex.compile(r"<([a-z_]+)>")
@@ -55,7 +56,7 @@ class PatternRule:
 
 def read_yaml(name: str) -> Any:
     """The parsed file of this package. Every scalar is text: YAML 1.1 would read the words yes, no, on and off as booleans."""
-    return yaml.load(read_text(name), Loader=yaml.BaseLoader)
+    return parse_texts(read_text(name))
 
 
 def read_text(name: str) -> str:

@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 import regex
-import yaml
 
+from processors.documents import parse
 from processors.slots import known_slots
 
 _READ_AT_MOST = 4_000
@@ -66,7 +66,7 @@ def slot_words() -> Mapping[str, Words]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load(files("processors.recall").joinpath(name).read_text(encoding="utf-8"))
+    data: dict[str, Any] = parse(files("processors.recall").joinpath(name).read_text(encoding="utf-8"))
     return data
 
 

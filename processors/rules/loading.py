@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
@@ -11,8 +11,10 @@ from typing import Any, Final
 import regex
 import yaml
 
+from processors.documents import parse
 from processors.exceptions import FatalError
 from processors.rules.bilingual import Bilingual, Engine, engine
+from processors.rules.late import LatePattern, Pattern, early
 from processors.rules.model import Rule
 from processors.rules.prefilter import Prefilter
 from processors.slots import known_slots
@@ -77,6 +79,11 @@ def packaged_rules() -> RuleSet:
     return compiled(packaged_texts())
 
 
+@lru_cache(maxsize=1)
+def _packaged() -> tuple[str, ...]:
+    return tuple(packaged_texts()[language] for language in LANGUAGES)
+
+
 def packaged_texts() -> dict[str, str]:
     """What stands in `zh.yaml` and `en.yaml`, by language."""
     here = files("processors.rules")
@@ -92,7 +99,7 @@ def compiled(texts: Mapping[str, str]) -> RuleSet:
     """The rules that these files hold, one text for each of `LANGUAGES`.
 
     Raises:
-        FatalError: a file is no YAML of rules, or a rule is malformed.
+        FatalError: a file is no YAML of rules, or a rule is malformed (a pattern of the packaged ones is compiled late).
     """
     return _compiled(*(texts[language] for language in LANGUAGES))
 
@@ -100,11 +107,12 @@ def compiled(texts: Mapping[str, str]) -> RuleSet:
 @lru_cache(maxsize=2)
 def _compiled(*texts: str) -> RuleSet:
     # Seconds of work; and a replay wants the same rules twice.
+    pattern_of: Callable[[str], Pattern] = LatePattern if texts == _packaged() else early
     documents = [_document(language, text) for language, text in zip(LANGUAGES, texts, strict=True)]
     rules: dict[str, list[Rule]] = {kind: [] for kind in ("claim", "order", "retract", "forget", "suppress")}
     for language, document in zip(LANGUAGES, documents, strict=True):
         for row in document["rules"]:
-            rule = _rule(row, language, document["macros"])
+            rule = _rule(row, language, document["macros"], pattern_of)
             rules[rule.kind].append(rule)
     return RuleSet(
         claims=Prefilter(rules["claim"]),
@@ -120,7 +128,7 @@ def _compiled(*texts: str) -> RuleSet:
 
 def _document(language: str, text: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
+        document = parse(text)
     except yaml.YAMLError as error:
         raise FatalError(f"the rules of {language} are no YAML") from error
     parts = ("rules", "macros", "lexicon", "aliases")
@@ -129,11 +137,11 @@ def _document(language: str, text: str) -> dict[str, Any]:
     return document
 
 
-def _rule(row: dict[str, Any], language: str, macros: dict[str, str]) -> Rule:
+def _rule(row: dict[str, Any], language: str, macros: dict[str, str], pattern_of: Callable[[str], Pattern]) -> Rule:
     name = f"{language}.{row['id']}"
     try:
-        patterns = tuple(_compile(pattern, macros) for pattern in row["patterns"])
-        reject = _compile(row["reject"], macros) if "reject" in row else None
+        patterns = tuple(pattern_of(_expand(pattern, macros)) for pattern in row["patterns"])
+        reject = pattern_of(_expand(row["reject"], macros)) if "reject" in row else None
     except (regex.error, KeyError) as error:
         raise FatalError(f"rule {name} does not compile: {error}") from error
     attribute = row.get("attribute", "")
@@ -181,10 +189,6 @@ def _lexicon(documents: list[dict[str, Any]]) -> Lexicon:
         except regex.error as error:
             raise FatalError(f"the word list {field.name} does not compile: {error}") from error
     return Lexicon(**compiled)
-
-
-def _compile(pattern: str, macros: dict[str, str]) -> regex.Pattern[str]:
-    return regex.compile(_expand(pattern, macros), regex.V1)
 
 
 def _expand(pattern: str, macros: dict[str, str]) -> str:

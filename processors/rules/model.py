@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-import regex
-
+from processors.rules.late import Pattern
 from schemas import Operation
 
 
@@ -54,9 +53,9 @@ class Rule:
     kind: str
     attribute: str
     operation: Operation
-    patterns: tuple[regex.Pattern[str], ...]
+    patterns: tuple[Pattern, ...]
     keywords: tuple[str, ...]
-    reject: regex.Pattern[str] | None
+    reject: Pattern | None
     # A fixed value, for sentences that name none ("我吃素").
     constant: str | None
     shape: str

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import regex
 
 from processors.rules.fold import fold
+from processors.rules.late import Pattern
 from processors.rules.loading import RuleSet
 from processors.rules.model import Rule
 from processors.slots import normal_attribute
@@ -98,7 +99,7 @@ def language_of(text: str) -> str:
     return "zh" if _HAN.search(text) else "en"
 
 
-def found(pattern: regex.Pattern[str], piece: str, *, how: str = "fullmatch") -> regex.Match[str] | None:
+def found(pattern: Pattern, piece: str, *, how: str = "fullmatch") -> regex.Match[str] | None:
     """The match of `pattern`; none when it takes too long. `how` is fullmatch, match or search."""
     try_it: Callable[..., regex.Match[str] | None] = getattr(pattern, how)
     if len(piece) <= _SHORT:

@@ -9,7 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 import regex
-import yaml
+
+from processors.documents import parse
 
 _APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 
@@ -51,7 +52,7 @@ def plain(sentence: str) -> str:
 @lru_cache(maxsize=1)
 def cues() -> Cues:
     """The packaged cues."""
-    data: dict[str, Any] = yaml.safe_load(files("processors.session").joinpath("cues.yaml").read_text(encoding="utf-8"))
+    data: dict[str, Any] = parse(files("processors.session").joinpath("cues.yaml").read_text(encoding="utf-8"))
     joined = {kind: "|".join(patterns) for kind, patterns in data.items() if isinstance(patterns, list)}
     form = regex.compile(
         rf"^(?P<finished>{joined['finished']})?\s*(?:(?:{joined['polite']})[\s,，]*){{0,4}}"

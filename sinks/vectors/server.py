@@ -233,18 +233,6 @@ class QdrantVectors:
                 self._client.create_payload_index(self._collection, field, field_schema=schema, wait=True)
 
 
-def point_alias(store: object, alias: str) -> None:
-    """Let `alias` name the collection of this store, in one step, if it is on a Qdrant server; nothing otherwise.
-
-    memriver itself goes by truth, never by the alias; it is for people and tools that look at the server.
-
-    Raises:
-        TransientError, FatalError: the server is away or refuses.
-    """
-    if isinstance(store, QdrantVectors):
-        store.take_alias(alias)
-
-
 @contextlib.contextmanager
 def _errors(what: str) -> Iterator[None]:
     """Qdrant's exceptions as ours. Their texts may quote a request, so only the status code is repeated."""

@@ -21,7 +21,8 @@ from recall.session import SessionMemory
 from schemas import Memory, OwnerKind, Sensitivity
 from streams.cli.output import as_json
 from streams.cli.recalling import operator_reaches, recall_service
-from streams.runtime import make_gate, open_truth, wall_clock
+from streams.gating import make_gate
+from streams.runtime import open_truth, wall_clock
 from streams.settings import Settings
 
 log = logging.getLogger("memriver.context")

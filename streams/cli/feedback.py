@@ -18,7 +18,8 @@ from processors.feedback import Label, example, outcomes_of
 from processors.hints import hints, proposal
 from sinks.truth import feedback
 from streams.cli.output import as_json, console, errors, table
-from streams.runtime import make_gate, open_truth, wall_clock
+from streams.gating import make_gate
+from streams.runtime import open_truth, wall_clock
 from streams.settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]

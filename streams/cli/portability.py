@@ -18,12 +18,13 @@ from processors.exceptions import PoisonError
 from schemas import OwnerKind
 from streams.cli.embedded import quiet_logs
 from streams.cli.output import as_json, console, errors
+from streams.gating import make_gate
 from streams.portability.foreign import foreign_messages
 from streams.portability.importing import Import, send, started, write_whole
 from streams.portability.sending import Report, Target
 from streams.portability.signing import Signer
 from streams.portability.writing import SCHEMA_FILE, export_lines, schema_bytes
-from streams.runtime import make_gate, open_truth, wall_clock
+from streams.runtime import open_truth, wall_clock
 from streams.settings import Settings
 
 Kind = Annotated[OwnerKind, typer.Option("--owner-kind", help="what the owner is")]

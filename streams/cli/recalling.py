@@ -20,7 +20,8 @@ from schemas import Category, MemoryType, OwnerKind, Sensitivity
 from sinks.truth import Truth, memories
 from streams.cli.options import settings_at
 from streams.cli.output import as_json, console, memory_view, table
-from streams.runtime import make_gate, open_truth, wall_clock
+from streams.gating import make_gate
+from streams.runtime import open_truth, wall_clock
 from streams.settings import Settings
 from streams.vectors import open_collections, settle_live
 

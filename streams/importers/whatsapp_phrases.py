@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
+from processors.documents import parse
 
 _MIMES = {"image": "image/*", "video": "video/*", "audio": "audio/*", "sticker": "image/webp", "GIF": "image/gif"}
 _MARKS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -30,7 +30,7 @@ class _Phrases:
 
 @lru_cache(maxsize=1)
 def _phrases() -> _Phrases:
-    data: dict[str, Any] = yaml.safe_load(
+    data: dict[str, Any] = parse(
         files("streams.importers").joinpath("whatsapp_phrases.yaml").read_text(encoding="utf-8")
     )
 

@@ -17,7 +17,7 @@ from processors.exceptions import TransientError
 from sinks.truth import Truth, collections
 from sinks.truth.collections import CollectionRow, Source, Task
 from sinks.vectors import collection_name
-from sinks.vectors.server import point_alias
+from sinks.vectors.aliases import point_alias
 from streams.reindex.work import Reindexer, free_the_dead
 from streams.settings import Settings
 from streams.vectors import PREFIX, open_collections, open_embedder

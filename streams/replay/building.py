@@ -22,13 +22,14 @@ from sinks.truth.outbox import Outgoing
 from sinks.truth.replays import Judging
 from sinks.vectors.collection import calibration_of
 from streams.delivery import Delivery
+from streams.gating import make_gate
 from streams.metrics import Metrics
 from streams.modelling import make_models, pricing
 from streams.replay.door import ReplayDoor, Unsealing
 from streams.replay.log import KafkaLog, TurnLog, plain
 from streams.replay.pipeline import Pipeline, Stages
 from streams.replay.run import Replay
-from streams.runtime import batch_limits, make_gate
+from streams.runtime import batch_limits
 from streams.sealing import make_identities, make_wrapper
 from streams.settings import Settings
 from streams.stages.extract import ExtractStage, ModelChannel

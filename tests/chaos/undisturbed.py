@@ -25,9 +25,10 @@ from sinks.vectors import VectorStore
 from sinks.vectors.collection import OneCollection
 from streams.clock import BatchClock
 from streams.delivery import Delivery
+from streams.gating import make_gate
 from streams.metrics import Metrics
 from streams.projection import VectorProjection
-from streams.runtime import batch_limits, make_gate
+from streams.runtime import batch_limits
 from streams.settings import Settings
 from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage, ModelChannel

@@ -147,7 +147,7 @@ def test_a_killed_build_goes_on_where_it_was(directory: Path) -> None:
     """Scenario: a throttled build is killed at a random point; then it is started again, unthrottled.
     We expect it to go on behind what was reached, and to be whole."""
     rng = random.Random(os.urandom(8))
-    command = [sys.executable, "-m", "streams.cli", "reindex", "start", "--embedder", "hashing:768"]
+    command = [sys.executable, "-m", "streams", "reindex", "start", "--embedder", "hashing:768"]
     process = subprocess.Popen(
         [*command, "--throttle", "20/s", "--data", str(directory)],
         stdout=subprocess.DEVNULL,

@@ -15,8 +15,9 @@ from sinks.truth import Truth
 from sinks.truth.outbox import Outgoing
 from streams.clock import BatchClock
 from streams.delivery import Delivery, Message
+from streams.gating import make_gate
 from streams.metrics import Metrics
-from streams.runtime import batch_limits, make_gate
+from streams.runtime import batch_limits
 from streams.settings import Settings
 from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage

@@ -32,7 +32,7 @@ def memriver(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     """The command line in a process of its own, without this machine's settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MEMRIVER_", "OPENAI_"))}
     return subprocess.run(
-        [sys.executable, "-m", "streams.cli", *arguments],
+        [sys.executable, "-m", "streams", *arguments],
         env=clean | {"MEMRIVER_HASH_KEY": "a key for tests only"} | environment,
         cwd=ROOT,
         capture_output=True,

@@ -82,7 +82,7 @@ class Deployment:
             "MEMRIVER_LOG_LEVEL": "WARNING",
             **self.environment,
         }
-        arguments = [sys.executable, "-m", "streams.cli", "worker", "--stages", stages]
+        arguments = [sys.executable, "-m", "streams", "worker", "--stages", stages]
         with (self.directory / "worker.log").open("ab") as log:
             return subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
 

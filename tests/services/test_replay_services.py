@@ -92,7 +92,7 @@ def kill_in_the_middle(deployment: Deployment, beside: Beside) -> int:
         "MEMRIVER_TOPIC_PREFIX": deployment.prefix,
         "MEMRIVER_HASH_KEY": "a key for tests only",
     }
-    arguments = [sys.executable, "-m", "streams.cli", "replay", "start", "--from-beginning", "--topic", "turns"]
+    arguments = [sys.executable, "-m", "streams", "replay", "start", "--from-beginning", "--topic", "turns"]
     process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     truth = Truth(make_engine(beside.url))
     try:

@@ -9,7 +9,8 @@ import pytest
 from processors.exceptions import PoisonError
 from schemas import DeadLetter, Turn
 from sinks.truth.deadletters import Redriven
-from streams.deadletter import HEADER, MAX_RAW_BYTES, dead_letter, header_of, reason_of, redriven
+from streams.deadletter import HEADER, MAX_RAW_BYTES, dead_letter, header_of, redriven
+from streams.reasons import reason_of
 from streams.topics import declared
 from tests.doubles.records import at
 

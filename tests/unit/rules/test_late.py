@@ -1,0 +1,49 @@
+"""Patterns that are compiled when they are first tried: all of them can be, and trying is all it takes."""
+
+from __future__ import annotations
+
+import pytest
+import regex
+
+from processors.rules import late
+from processors.rules.late import LatePattern, early
+from processors.rules.loading import compiled, packaged_rules, packaged_texts
+
+
+def test_every_packaged_pattern_compiles() -> None:
+    loaded = packaged_rules()
+    kinds = (loaded.claims, loaded.orders, loaded.retracts, loaded.forgets, loaded.suppressions)
+    rules = [rule for kind in kinds for rule in kind.rules]
+    patterns = [pattern for rule in rules for pattern in (*rule.patterns, rule.reject) if pattern is not None]
+    assert len(patterns) > 300
+    for pattern in patterns:
+        pattern.search("")
+
+
+def test_a_pattern_is_compiled_once_and_not_before_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(source: str) -> late.Pattern:
+        made.append(source)
+        return early(source)
+
+    monkeypatch.setattr(late, "early", counted)
+    pattern = LatePattern(r"(?P<value>\w+) please")
+    assert made == []
+    for word in ("tea", "coffee"):
+        match = pattern.fullmatch(f"{word} please")
+        assert match is not None
+        assert match["value"] == word
+    assert pattern.search("no", timeout=1.0) is None
+    assert made == [r"(?P<value>\w+) please"]
+    with pytest.raises(AttributeError):
+        pattern.pattern  # noqa: B018 - asking is the point
+
+
+def test_rules_that_somebody_brings_are_compiled_when_they_are_loaded() -> None:
+    texts = packaged_texts()
+    changed = {language: f"{text}\n# changed\n" for language, text in texts.items()}
+    [first, *_] = compiled(changed).claims.rules
+    assert isinstance(first.patterns[0], regex.Pattern)
+    [same, *_] = compiled(texts).claims.rules
+    assert isinstance(same.patterns[0], LatePattern)
