@@ -45,11 +45,13 @@ SEGMENTS = 15
 BURSTS = frozenset({7})
 """Segments of each part that come at ten times the rate."""
 WITHOUT, WITH = "without the hot owner", "with the hot owner"
-STEADY = 0.3
-"""Of what the machine takes in: with a burst in fifteen segments the mean is just under half of it."""
+STEADY = 0.45
+"""Of what the machine takes in: with a burst in fifteen segments the mean is just under three quarters of it."""
 OPEN_CONVERSATIONS = 2_000
 """At once; a small load has fewer of them, so that conversations end in it as well."""
 LONGEST = 400
+TAIL = 1.5
+"""One conversation in `n ** TAIL` has more than `n` turns."""
 HOT = "hot"
 FACT_SHARE = 0.1
 
@@ -77,9 +79,9 @@ class Said:
 
 
 def lengths(rng: random.Random) -> Iterator[int]:
-    """Turns of a conversation: most have two or three, one in a hundred has dozens (Zipf, exponent 2, cut off)."""
+    """Turns of a conversation: most have two or three, one in a hundred has more than twenty, a few have hundreds."""
     while True:
-        yield min(LONGEST, int(1 / (1.0 - rng.random())) + 1)
+        yield min(LONGEST, int((1.0 - rng.random()) ** (-1 / TAIL)) + 1)
 
 
 class Shape:
@@ -216,7 +218,7 @@ async def _capacity(bench: Bench, producer: EventProducer, shape: Shape, run: _R
 
 async def _part(producer: EventProducer, shape: Shape, run: _Run, capacity: float, goal: int, *, hot: bool) -> int:
     """Conversations until there are `goal`, in segments; returns how many turns they had."""
-    mean = sum(1 / rank for rank in range(1, LONGEST)) + 1
+    mean = sum(rank**-TAIL for rank in range(1, LONGEST)) + 1
     rate = STEADY * capacity
     share = (goal - shape.begun) * mean / (SEGMENTS + len(BURSTS) * (BURST - 1))
     published = 0
