@@ -46,9 +46,10 @@ class Health:
         self._standstill = Standstill(runtime.settings.stall_seconds, monotonic)
         self._probes = {
             "database": Probe(self._database, PROBE_SECONDS),
-            "vectors": Probe(self._vectors, PROBE_SECONDS),
             "broker": Probe(runtime.producer.ping, PROBE_SECONDS),
         }
+        if runtime.uses_vectors:
+            self._probes["vectors"] = Probe(self._vectors, PROBE_SECONDS)
 
     def stalled(self) -> dict[str, str]:
         """Stages that stand still for longer than the setting allows, and how."""
@@ -80,7 +81,8 @@ class Health:
         A model that is away makes nothing unready: batches wait, the rule channel goes on.
         """
         asked = await asyncio.gather(*(probe.ask() for probe in self._probes.values()))
-        parts = dict(zip(self._probes, asked, strict=True)) | {"embedder": Answer(OK), "model": self._model()}
+        parts = {"database": Answer(OK), "vectors": Answer(OFF), "broker": Answer(OK)}
+        parts |= dict(zip(self._probes, asked, strict=True)) | {"embedder": Answer(OK), "model": self._model()}
         waiting: dict[str, str] = {}
         for stage, error in self._runtime.delivery.waits:
             waiting[stage] = f"{error.part}: {error.outage}"

@@ -63,6 +63,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memriver.runtime")
 
+_WITH_VECTORS: frozenset[StageName] = frozenset({"resolve", "feedback", "erasure", "reindex"})
+"""Stages that read or write vectors. A worker without any of them leaves Qdrant Edge, which one process may open, to another."""
+
 
 def wall_clock() -> datetime:
     """Now, in UTC; the only clock of the service."""
@@ -97,6 +100,8 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.stages = tuple(stages)
+        # Without a stage it is the API, which recalls.
+        self.uses_vectors = not stages or not _WITH_VECTORS.isdisjoint(stages)
         self.metrics = Metrics()
         self.truth = open_truth(settings)
         self.collections = open_collections(settings, self.truth)
@@ -155,10 +160,11 @@ class Runtime:
         """
         await asyncio.to_thread(self.truth.ping)
         await asyncio.to_thread(check_schema, settings_url(self.settings))
-        await asyncio.to_thread(settle_live, self.settings, self.truth, self.collections, self._now())
+        if self.uses_vectors:
+            await asyncio.to_thread(settle_live, self.settings, self.truth, self.collections, self._now())
+            # The segmenter of their keywords loads its dictionary on first use, for a second; not in the middle of a group.
+            await asyncio.to_thread(tokens, "预热")
         await self.producer.start()
-        # The segmenter loads its dictionary on first use, for a second; not in the middle of a group.
-        await asyncio.to_thread(tokens, "预热")
         for stage in self.stages:
             if stage == "clock":
                 self._tasks.append(asyncio.create_task(self.clock.run(), name="clock"))

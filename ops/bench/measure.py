@@ -227,7 +227,7 @@ def latency(bench: Bench, seconds: int, per_second: int) -> dict[str, Any]:
         await consumer.stop()
         await producer.stop()
 
-    with bench.worker("ingest,extract,resolve,clock,bury"):
+    with bench.worker("ingest,clock"), bench.worker("extract,resolve,bury"):
         asyncio.run(run())
     ordered = sorted(took)
     return {

@@ -121,6 +121,7 @@ async def patient(truth: Truth, *, model: bool = False, stall_seconds: float = 1
             truth, servers, executor, metrics, now=lambda: NOW, group_size=4, linger_seconds=0.0, on_fatal=ends.append
         )
         runtime: Any = SimpleNamespace(
+            uses_vectors=True,
             truth=truth,
             collections=OneCollection(servers, HashingEmbedder()),  # type: ignore[arg-type]  # total() is what is asked
             producer=servers,

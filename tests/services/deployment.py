@@ -88,11 +88,8 @@ class Deployment:
 
     @contextmanager
     def workers(self, *stages: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-        """Workers with these stages, each with a directory of its own but the one that resolves; ended in an orderly way."""
-        started = [
-            self.start(names, data=None if "resolve" in names else self.directory / f"other-{number}")
-            for number, names in enumerate(stages)
-        ]
+        """Workers with these stages in one directory, at most one of them with vectors; ended in an orderly way."""
+        started = [self.start(names) for names in stages]
         try:
             yield started
         finally:

@@ -196,6 +196,7 @@ async def test_a_look_that_fails_in_an_unforeseen_way_says_only_what_kind_it_was
 def test_the_status_code_says_whether_it_is_ready(truth: Truth) -> None:
     servers, delivery = Servers(), SimpleNamespace(progress={}, waits=[])
     runtime: Any = SimpleNamespace(
+        uses_vectors=True,
         truth=truth,
         collections=OneCollection(servers, HashingEmbedder()),
         producer=servers,
@@ -211,6 +212,24 @@ def test_the_status_code_says_whether_it_is_ready(truth: Truth) -> None:
     assert client.get("/healthz").status_code == 200, "a new process could do no better"
     servers.broken.clear()
     assert client.get("/readyz").status_code == 200
+
+
+async def test_a_worker_that_has_nothing_to_do_with_vectors_does_not_ask_for_them(truth: Truth) -> None:
+    """They may be another process's: Qdrant Edge serves one."""
+    servers = Servers()
+    servers.broken["vectors"] = TransientError("another process has them", part="vectors")
+    runtime: Any = SimpleNamespace(
+        uses_vectors=False,
+        truth=truth,
+        collections=OneCollection(servers, HashingEmbedder()),
+        producer=servers,
+        delivery=SimpleNamespace(progress={}, waits=[]),
+        metrics=Metrics(),
+        settings=SimpleNamespace(stall_seconds=1e9, model_enabled=False),
+        lags=list,
+    )
+    fine, report = await Health(runtime, now=lambda: NOW).ready()
+    assert (fine, report["status"], report["vectors"]) == (True, "ready", "off")
 
 
 def wrapped(error: Exception) -> Exception:

@@ -117,8 +117,9 @@ async def main():
     truth, servers, metrics = Truth(make_engine(sys.argv[1])), Hangs(), Metrics()
     delivery = Delivery(truth, servers, ThreadPoolExecutor(2), metrics, now=lambda: NOW)
     held = OneCollection(servers, HashingEmbedder())
-    runtime = SimpleNamespace(truth=truth, collections=held, producer=servers, delivery=delivery, metrics=metrics,
-                              settings=SimpleNamespace(stall_seconds=0.2, model_enabled=False), lags=list)
+    runtime = SimpleNamespace(uses_vectors=True, truth=truth, collections=held, producer=servers, delivery=delivery,
+                              metrics=metrics, lags=list,
+                              settings=SimpleNamespace(stall_seconds=0.2, model_enabled=False))
     stream = Stream([message(0, b"word")], open_end=True)
     await asyncio.gather(delivery.run(stream, Words()), Health(runtime, now=lambda: NOW).watch(0.05))
 
