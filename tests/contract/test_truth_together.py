@@ -8,6 +8,8 @@ from typing import Any
 import pymysql
 import pytest
 import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from ops.dev.services import MariaDb
@@ -17,7 +19,7 @@ from sinks.truth import Truth, outbox
 from sinks.truth.outbox import Outgoing
 from sinks.truth.sql import insert_rows, replace_rows
 from sinks.truth.tables import owners
-from sinks.truth.together import later
+from sinks.truth.together import escaped, later
 from tests.doubles.records import at
 
 pytestmark = pytest.mark.services
@@ -112,6 +114,21 @@ def test_values_are_what_they_were(mariadb_truth: Truth) -> None:
         assert connection.execute(sa.select(owners.c.owner, owners.c.tenant)).one() == (AWKWARD, AWKWARD[:40])
         [row] = outbox.leftover(connection, "resolve", 10)
     assert (row.payload, row.key) == (payload, AWKWARD[:32])
+
+
+@given(st.text(alphabet=st.one_of(st.sampled_from("\\'\"\0\n\r\x1a\x1b%;_`"), st.characters())))
+@settings(max_examples=500)
+def test_strings_are_escaped_as_the_driver_escapes_them(text: str) -> None:
+    assert escaped(text) == pymysql.converters.escape_string(text)
+
+
+def test_where_backslashes_are_ordinary_characters_they_stay_so(mariadb_truth: Truth) -> None:
+    with mariadb_truth.begin() as connection:
+        connection.execute(sa.text("SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_BACKSLASH_ESCAPES')"))
+        insert_rows(connection, owners, [owner(AWKWARD), owner("ann")])
+        connection.execute(sa.select(owners.c.owner)).all()
+        connection.execute(sa.text("SET SESSION sql_mode = REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')"))
+    assert held(mariadb_truth) == {AWKWARD: 0, "ann": 0}
 
 
 def test_more_than_one_message_holds_goes_in_several(mariadb_truth: Truth, sent: list[str]) -> None:
