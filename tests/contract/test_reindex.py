@@ -25,10 +25,11 @@ from sinks.embedders.calibration import calibration_for
 from sinks.truth import Truth, collections, memories, scanning
 from sinks.truth.collections import CollectionRow, Source, State, Task
 from sinks.vectors import Tombstone, VectorStore, collection_name, open_vectors
+from sinks.vectors.aliases import point_alias
 from sinks.vectors.collection import calibration_of
 from sinks.vectors.collections import Collections
 from sinks.vectors.edge import EdgeVectors
-from sinks.vectors.server import QdrantVectors, point_alias
+from sinks.vectors.server import QdrantVectors
 from streams.projection import VectorProjection, entry_of, project
 from streams.reindex.compare import Comparison
 from streams.reindex.lease import Lease
