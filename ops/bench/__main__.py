@@ -1,7 +1,7 @@
 """`make bench`: starts Kafka and MariaDB, measures, prints JSON. `--only NAME`, `--turns N` for one of them.
 
-`--only recall` and `--only rebuild` need no server; their size is memories. `--only rebuild --turns 1000000` shows whether
-memory stays flat.
+`--only recall` and `--only rebuild` need no server; their size is memories. `--only rebuild --turns 1000000 --apart` shows
+whether the builder's memory stays flat.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=_sizes, default=SIZES, help="numbers of memories for recall: 1000,10000,100000,1000000"
     )
+    parser.add_argument("--apart", action="store_true", help="rebuild: the vector store in a process of its own")
     parser.add_argument("--conversations", type=int, default=200_000, help="size of the load")
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
@@ -49,7 +50,7 @@ def main() -> None:
         results["recall"] = recall((arguments.turns,) if arguments.turns else arguments.sizes)
     if arguments.only in (None, "rebuild"):
         print("measuring rebuild …", file=sys.stderr)
-        results["rebuild"] = rebuild(arguments.turns or 100_000)
+        results["rebuild"] = rebuild(arguments.turns or 100_000, apart=arguments.apart)
     if arguments.only not in _WITHOUT_SERVERS:
         results |= _with_servers(arguments)
     print(

@@ -1,18 +1,23 @@
 """Benchmarks, rebuild: a collection from truth, as `memriver reindex start` does it, without what a model takes (SPEC L5).
 
-Vectors are taken from a small stock by the text's checksum. Truth is SQLite, the store Qdrant Edge. The clock includes the
-reading, the cutting into words, the writing, and the comparison with truth at the end.
+Vectors are taken from a small stock by the text's checksum. Truth is SQLite, the store Qdrant Edge, in this process or,
+`apart`, behind `memriver vectors serve`: then the memory is the builder's own, and the store grows elsewhere. The clock includes
+the reading, the cutting into words, the writing, and the comparison with truth at the end.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -116,20 +121,21 @@ class _Tenths:
         return row
 
 
-def rebuild(size: int = 100_000) -> dict[str, Any]:
+def rebuild(size: int = 100_000, *, apart: bool = False) -> dict[str, Any]:
     """Memories a second, on the clock and of this process's processor time, and memory in MB at each tenth."""
     # A worker has the segmenter's dictionary loaded long before.
     sparse("预热")
-    with tempfile.TemporaryDirectory(prefix="memriver-bench-") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="memriver-bench-") as scratch,
+        _served(Path(scratch) / "vectors") if apart else nullcontext(f"edge:{Path(scratch) / 'vectors'}") as store,
+    ):
         url = f"sqlite:///{Path(scratch) / 'truth.db'}"
         upgrade(url)
         truth = Truth(make_engine(url))
         embedders = {name: _Stock(name) for name in ("old", "new")}
         opened = Collections(
             truth,
-            lambda model, dimension: open_vectors(
-                f"edge:{Path(scratch) / 'vectors'}", prefix="memories", model=model, dimension=dimension
-            ),
+            lambda model, dimension: open_vectors(store, prefix="memories", model=model, dimension=dimension),
             embedders.__getitem__,
         )
         try:
@@ -138,6 +144,28 @@ def rebuild(size: int = 100_000) -> dict[str, Any]:
         finally:
             opened.close()
             truth.close()
+
+
+@contextmanager
+def _served(directory: Path) -> Iterator[str]:
+    """The address of a vector server of this directory."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    directory.mkdir()
+    command = [sys.executable, "-m", "streams", "vectors", "serve", "--port", str(port)]
+    process = subprocess.Popen(command, env=os.environ | {"MEMRIVER_DATA_DIR": str(directory)}, stdout=sys.stderr)
+    try:
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            if process.poll() is not None:
+                raise SystemExit("the vector server did not start")
+            time.sleep(0.1)
+        yield f"edge+http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _measured(truth: Truth, opened: Collections, size: int) -> dict[str, Any]:
