@@ -213,8 +213,10 @@ class Runtime:
                 ),
             )
         elif stage == "resolve":
+            renew = partial(live_comparison, self.collections)
             nearest = Nearest(
-                live_comparison(self.collections),
+                renew(),
+                renew=renew,
                 dedupe=settings.dedupe_similarity,
                 conflict=settings.conflict_similarity,
             )

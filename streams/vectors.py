@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from processors.exceptions import FatalError
@@ -128,26 +129,39 @@ def _refuse_another(settings: Settings, live: CollectionRow, rows: Sequence[Coll
 
 
 def comparison(embedder: Embedder, calibration: Calibration | None = None) -> Compare:
-    """How alike sentences are, by this embedder's vectors and a calibration (the built-in one if left out)."""
+    """How alike sentences are, by this embedder's vectors and a calibration (the built-in one if left out).
+
+    A sentence is embedded once for as long as the comparison lives, which is to be one group's time.
+    """
     scale = calibration or calibration_for(embedder.model)
+    known: dict[str, tuple[NDArray[np.float32], str]] = {}
 
     def compare(text: str, others: Sequence[str]) -> list[float]:
-        vectors = np.asarray(embedder.embed_documents([text, *others]), dtype=np.float32)
-        cosines = vectors[1:] @ vectors[0]
-        language = detect(text)
+        missing = [item for item in dict.fromkeys([text, *others]) if item not in known]
+        if missing:
+            vectors = np.asarray(embedder.embed_documents(missing), dtype=np.float32)
+            known.update((item, (vector, detect(item))) for item, vector in zip(missing, vectors, strict=True))
+        if not others:
+            return []
+        vector, language = known[text]
+        rows = [known[other] for other in others]
+        cosines = np.stack([row for row, _language in rows]) @ vector
         return [
-            scale.sameness(float(cosine), language, detect(other))
-            for cosine, other in zip(cosines, others, strict=True)
+            scale.sameness(float(cosine), language, its_language)
+            for cosine, (_row, its_language) in zip(cosines, rows, strict=True)
         ]
 
     return compare
 
 
 def live_comparison(opened: LiveCollection) -> Compare:
-    """The same by the live collection's model and calibration, whichever it is at the moment."""
+    """The same by the live collection's model and calibration, whichever it is at the moment; for one group."""
+    made: dict[str, Compare] = {}
 
     def compare(text: str, others: Sequence[str]) -> list[float]:
         with opened.live() as collection:
-            return [*comparison(collection.embedder, collection.calibration)(text, others)]
+            if collection.name not in made:
+                made[collection.name] = comparison(collection.embedder, collection.calibration)
+            return [*made[collection.name](text, others)]
 
     return compare

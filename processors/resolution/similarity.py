@@ -73,10 +73,29 @@ class Verdict:
 class Nearest:
     """Finds the stored sentence a new one repeats or may contradict."""
 
-    def __init__(self, compare: Compare, *, dedupe: float = 0.92, conflict: float = 0.85) -> None:
+    def __init__(
+        self,
+        compare: Compare,
+        *,
+        dedupe: float = 0.92,
+        conflict: float = 0.85,
+        renew: Callable[[], Compare] | None = None,
+    ) -> None:
+        """What is worked out of a sentence is kept as long as this object is: `afresh` for each group of claims.
+
+        `renew` makes a new comparison, for one that keeps things as well.
+        """
         self._compare = compare
+        self._renew = renew
         self._dedupe = dedupe
         self._conflict = conflict
+        self._marks: dict[str, tuple[list[str], list[str]]] = {}
+        self._words: dict[str, frozenset[str]] = {}
+
+    def afresh(self) -> Nearest:
+        """The same, knowing nothing of any sentence."""
+        compare = self._renew() if self._renew is not None else self._compare
+        return Nearest(compare, dedupe=self._dedupe, conflict=self._conflict, renew=self._renew)
 
     def find(self, claim: Candidate, stored: Sequence[tuple[str, Memory]]) -> Verdict | None:
         """The best match at or above the conflict threshold, the same statement first, or None. Ties go to the older memory."""
@@ -88,19 +107,30 @@ class Nearest:
         for (cell_key, memory), similarity in zip(ordered, similarities, strict=True):
             if similarity < self._conflict:
                 continue
-            same = similarity >= self._dedupe and _nothing_tells_apart(memory.text, claim.text)
+            same = similarity >= self._dedupe and self._nothing_tells_apart(memory.text, claim.text)
             # A repeated statement before one that only looks alike: calibrated scores saturate at 1.
             if best is None or (same, similarity) > (best.same, best.similarity):
                 best = Verdict(cell_key, memory, similarity, same)
         return best
 
+    def _nothing_tells_apart(self, one: str, other: str) -> bool:
+        # The words themselves and not how many: 特别喜欢 has a 别 as 不喜欢 has a 不.
+        if self._marks_of(one) != self._marks_of(other):
+            return False
+        words, others = self._words_of(one), self._words_of(other)
+        return bool(words & others) and len(words & others) * 2 >= len(words | others)
 
-def _nothing_tells_apart(one: str, other: str) -> bool:
-    # The words themselves and not how many: 特别喜欢 has a 别 as 不喜欢 has a 不.
-    if _numbers(one) != _numbers(other) or _negations(one) != _negations(other):
-        return False
-    words, others = set(tokens(one)), set(tokens(other))
-    return bool(words & others) and len(words & others) * 2 >= len(words | others)
+    def _marks_of(self, text: str) -> tuple[list[str], list[str]]:
+        marks = self._marks.get(text)
+        if marks is None:
+            marks = self._marks[text] = (_numbers(text), _negations(text))
+        return marks
+
+    def _words_of(self, text: str) -> frozenset[str]:
+        words = self._words.get(text)
+        if words is None:
+            words = self._words[text] = frozenset(tokens(text))
+        return words
 
 
 def _numbers(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from processors.exceptions import FatalError
 from processors.extraction.schema import answer_schema
@@ -117,8 +117,10 @@ class Builder:
         name = rows[0].embedder if rows else None
         calibration = calibration_of(rows[0]) if rows else None
         settings = self._settings
+        renew = partial(comparison, open_embedder(settings, name), calibration)
         return Nearest(
-            comparison(open_embedder(settings, name), calibration),
+            renew(),
+            renew=renew,
             dedupe=settings.dedupe_similarity,
             conflict=settings.conflict_similarity,
         )

@@ -63,6 +63,7 @@ class _Touched:
 @dataclass(slots=True)
 class _Group:
     now: datetime
+    nearest: Nearest
     owners: dict[str, tuple[str, str, str]]
     sequences: dict[str, int]
     partitions: dict[str, int]
@@ -131,6 +132,7 @@ class ResolveStage:
         }
         work = _Group(
             now,
+            self._nearest.afresh(),
             owners,
             ledger.lock_owners(connection, owners),
             {item.item.owner_key: item.message.partition for item in group},
@@ -303,7 +305,7 @@ class ResolveStage:
                 for memory in cell.memories.values()
                 if memory.status is Status.ACTIVE
             ]
-            found = self._nearest.find(claim, stored)
+            found = work.nearest.find(claim, stored)
             if found is not None and found.same:
                 return [found.cell_key]
             if found is not None:
