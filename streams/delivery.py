@@ -210,15 +210,13 @@ class Delivery:
     ) -> None:
         """Group what has arrived, commit it, publish it, acknowledge it; for ever.
 
-        While one is being written the next one fills, and is judged if it is full. Writing, and so acknowledging, stays in order.
+        The next group is judged while the last one is being written; writing, and so acknowledging, stays in order.
         `judge` does the stage's `prepare` for many messages elsewhere.
         """
         progress = self.progress.setdefault(stage.name, Progress())
         writing: asyncio.Task[None] | None = None
         try:
-            arriving = stream.noack().events()
-            # The newest one is meant, whenever it is asked.
-            async for events in groups(arriving, self._group_size, self._linger, before=lambda: writing):  # noqa: B023
+            async for events in groups(stream.noack().events(), self._group_size, self._linger):
                 await self._open.wait()
                 progress.take()
                 messages = [_message(event) for event in events]

@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 
-async def groups(
-    events: AsyncIterator[Any],
-    size: int,
-    linger: float,
-    *,
-    before: Callable[[], asyncio.Future[Any] | None] = lambda: None,
-) -> AsyncIterator[list[Any]]:
+async def groups(events: AsyncIterator[Any], size: int, linger: float) -> AsyncIterator[list[Any]]:
     """Lists of what has arrived: at most `size`, waiting at most `linger` seconds for one more.
-
-    `before` is the work on an earlier group that this one would have to wait for anyway: until it is done, a list that is not
-    full takes in what arrives. Closed earlier it would wait all the same, and what came after it would wait for both.
 
     One task reads ahead, no further than one group: a task per message would cost more than the message.
     """
     arrived: deque[Any] = deque()
-    news, room, enough = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    news, room = asyncio.Event(), asyncio.Event()
 
     async def read() -> None:
         async for event in events:
             arrived.append(event)
             news.set()
             if len(arrived) >= size:
-                enough.set()
                 room.clear()
                 await room.wait()
 
-    def over(_done: asyncio.Future[Any]) -> None:
-        news.set()
-        enough.set()
-
     reader = asyncio.ensure_future(read())
-    reader.add_done_callback(over)
+    reader.add_done_callback(lambda _done: news.set())
     try:
         while True:
             while not arrived:
@@ -50,11 +36,6 @@ async def groups(
                 await news.wait()
             if len(arrived) < size and not reader.done():
                 await asyncio.sleep(linger)
-            ahead = before()
-            if ahead is not None and len(arrived) < size and not reader.done() and not ahead.done():
-                enough.clear()
-                ahead.add_done_callback(lambda _done: enough.set())
-                await enough.wait()
             group = [arrived.popleft() for _ in range(min(size, len(arrived)))]
             room.set()
             yield group
