@@ -81,8 +81,8 @@ class Health:
         A model that is away makes nothing unready: batches wait, the rule channel goes on.
         """
         asked = await asyncio.gather(*(probe.ask() for probe in self._probes.values()))
-        parts = {"database": Answer(OK), "vectors": Answer(OFF), "broker": Answer(OK)}
-        parts |= dict(zip(self._probes, asked, strict=True)) | {"embedder": Answer(OK), "model": self._model()}
+        parts = {"vectors": Answer(OFF)} | dict(zip(self._probes, asked, strict=True))
+        parts |= {"embedder": Answer(OK), "model": self._model()}
         waiting: dict[str, str] = {}
         for stage, error in self._runtime.delivery.waits:
             waiting[stage] = f"{error.part}: {error.outage}"
