@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from ops.dev.server import accepts, free_port
 from processors.keywords import sparse
 from schemas import Status, digest, new_id
 from sinks.truth import Truth, collections, make_engine, tables
@@ -149,16 +149,12 @@ def rebuild(size: int = 100_000, *, apart: bool = False) -> dict[str, Any]:
 @contextmanager
 def _served(directory: Path) -> Iterator[str]:
     """The address of a vector server of this directory."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port(random.Random())
     directory.mkdir()
     command = [sys.executable, "-m", "streams", "vectors", "serve", "--port", str(port)]
     process = subprocess.Popen(command, env=os.environ | {"MEMRIVER_DATA_DIR": str(directory)}, stdout=sys.stderr)
     try:
-        while True:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
+        while not accepts(port):
             if process.poll() is not None:
                 raise SystemExit("the vector server did not start")
             time.sleep(0.1)
