@@ -1,7 +1,7 @@
 """`make bench`: starts Kafka and MariaDB, measures, prints JSON. `--only NAME`, `--turns N` for one of them.
 
-`--only recall` and `--only rebuild` need no server; their size is memories. `--only rebuild --turns 1000000 --apart` shows
-whether the builder's memory stays flat.
+`--only recall` and `--only rebuild` need no server; their size is memories. With `--apart` the vector store of rebuild,
+memory and load is a process of its own, so that the memory of builder and worker is their own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ops.bench import measure
 from ops.bench.load import load
 from ops.bench.rebuild import rebuild
 from ops.bench.recall import SIZES, recall
-from ops.dev.services import Kafka, MariaDb
+from ops.dev.services import Kafka, MariaDb, VectorServer
 
 _ROOT = Path(__file__).resolve().parents[2]
 _WITHOUT_SERVERS = ("recall", "rebuild")
@@ -40,7 +41,7 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=_sizes, default=SIZES, help="numbers of memories for recall: 1000,10000,100000,1000000"
     )
-    parser.add_argument("--apart", action="store_true", help="rebuild: the vector store in a process of its own")
+    parser.add_argument("--apart", action="store_true", help="the vector store in a process of its own")
     parser.add_argument("--conversations", type=int, default=200_000, help="size of the load")
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
@@ -71,13 +72,16 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 def _with_servers(arguments: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {}
-    with Kafka() as kafka, MariaDb() as mariadb, _model() as model_url:
-        kafka.start()
-        mariadb.start()
+    with (
+        Kafka() as kafka,
+        MariaDb() as mariadb,
+        _model() as model_url,
+        VectorServer() if arguments.apart else nullcontext() as vectors,
+    ):
 
         def bench(name: str, **settings: Any) -> measure.Bench:
             url = mariadb.create_database(f"bench_{name}_{time.time_ns()}")
-            return measure.Bench(kafka.bootstrap, url, name, **settings)
+            return measure.Bench(kafka.bootstrap, url, name, qdrant_url=vectors.url if vectors else "", **settings)
 
         plan: dict[str, Callable[[], Any]] = {
             "importer": lambda: measure.importer(bench("importer"), arguments.turns or 100_000),

@@ -191,7 +191,9 @@ async def _drive(bench: Bench, run: _Run, conversations: int) -> tuple[Shape, fl
             run.part = WITH if hot else WITHOUT
             goal = shape.begun + conversations // (2 * ROUNDS)
             published += await _part(producer, shape, run, capacity, goal, hot=hot)
-            print(f"  {run.part}: published, {run.lag[-1][1]} behind", file=sys.stderr)
+            print(
+                f"  {run.part}: published, {run.memory[-1][1] / 1e6:.0f} MB, {run.lag[-1][1]} behind", file=sys.stderr
+            )
         ended = time.perf_counter()
         await _drained(run)
         return shape, capacity, published, ended
@@ -369,7 +371,7 @@ def _ratio_of(above: Sequence[float], below: Sequence[float]) -> dict[str, float
 
 
 def _memory(run: _Run) -> dict[str, Any]:
-    """Peak, and the last quarter of the time against the second: 1.0 is flat. The vector store lives in the worker."""
+    """Peak, and the last quarter of the time against the second: 1.0 is flat. With `--apart` it is the worker's alone."""
     sizes = [rss for _at, rss in run.memory]
     quarter = max(1, len(sizes) // 4)
     second, last = sizes[quarter : 2 * quarter] or sizes, sizes[-quarter:]

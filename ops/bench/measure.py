@@ -62,6 +62,7 @@ class Bench:
             "MEMRIVER_DATA_DIR": str(self.directory),
             "MEMRIVER_TOPIC_PREFIX": self.settings.topic_prefix,
             "MEMRIVER_MODEL_BASE_URL": self.settings.model_base_url,
+            "MEMRIVER_QDRANT_URL": self.settings.qdrant_url,
             "MEMRIVER_HTTP_PORT": "0",
             "MEMRIVER_LOG_LEVEL": os.environ.get("BENCH_LOG_LEVEL", "WARNING"),
         }
@@ -258,7 +259,7 @@ async def _say(producer: EventProducer, number: int, sent: dict[str, float]) -> 
 def memory(bench: Bench, count: int, samples: int = 20) -> dict[str, Any]:
     """Resident memory of one worker over `count` turns of the same 200 people: after the first tenth, least and most.
 
-    The same people, since Qdrant Edge lives in the worker: with ever new ones the store would grow, as it should.
+    The same people, since a worker's vector store may live in it: with ever new ones it would grow, as it should.
     """
     published = 0
     readings: list[tuple[int, int]] = []
@@ -271,18 +272,22 @@ def memory(bench: Bench, count: int, samples: int = 20) -> dict[str, Any]:
 
     publish()
     with bench.worker("ingest,extract,resolve,clock,bury") as process:
+        started = time.perf_counter()
         while (stored := bench.stored()) < count:
             alive(process)
             if published < count and published - stored < 100_000:
                 publish()
             if not readings or stored - readings[-1][0] >= count // samples:
                 readings.append((stored, process.memory_info().rss))
+                print(f"  {stored:,} turns, {readings[-1][1] / 1e6:.0f} MB", file=sys.stderr)
             time.sleep(0.5)
         readings.append((stored, process.memory_info().rss))
+        seconds = time.perf_counter() - started
     tail = readings[max(1, len(readings) // 10) :]
     low, high = min(rss for _n, rss in tail), max(rss for _n, rss in tail)
     return {
         "turns": count,
+        "seconds": round(seconds),
         "rss_mb": [[stored, round(rss / 1e6)] for stored, rss in readings],
         "spread_after_warm_up": round((high - low) / low, 3),
     }

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -25,7 +23,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from ops.dev.server import accepts, free_port
+from ops.dev.services import VectorServer
 from processors.keywords import sparse
 from schemas import Status, digest, new_id
 from sinks.truth import Truth, collections, make_engine, tables
@@ -127,8 +125,9 @@ def rebuild(size: int = 100_000, *, apart: bool = False) -> dict[str, Any]:
     sparse("预热")
     with (
         tempfile.TemporaryDirectory(prefix="memriver-bench-") as scratch,
-        _served(Path(scratch) / "vectors") if apart else nullcontext(f"edge:{Path(scratch) / 'vectors'}") as store,
+        VectorServer() if apart else nullcontext() as server,
     ):
+        store = server.url if server else f"edge:{Path(scratch) / 'vectors'}"
         url = f"sqlite:///{Path(scratch) / 'truth.db'}"
         upgrade(url)
         truth = Truth(make_engine(url))
@@ -144,24 +143,6 @@ def rebuild(size: int = 100_000, *, apart: bool = False) -> dict[str, Any]:
         finally:
             opened.close()
             truth.close()
-
-
-@contextmanager
-def _served(directory: Path) -> Iterator[str]:
-    """The address of a vector server of this directory."""
-    port = free_port(random.Random())
-    directory.mkdir()
-    command = [sys.executable, "-m", "streams", "vectors", "serve", "--port", str(port)]
-    process = subprocess.Popen(command, env=os.environ | {"MEMRIVER_DATA_DIR": str(directory)}, stdout=sys.stderr)
-    try:
-        while not accepts(port):
-            if process.poll() is not None:
-                raise SystemExit("the vector server did not start")
-            time.sleep(0.1)
-        yield f"edge+http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _measured(truth: Truth, opened: Collections, size: int) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +13,7 @@ from pathlib import Path
 from ops.chaos.model import likes_found
 from ops.chaos.nursery import Forked, Nursery
 from ops.chaos.proxy import Proxy
-from ops.dev.server import ROOT, Server, accepts, free_port
-from ops.dev.services import Kafka, MariaDb
+from ops.dev.services import Kafka, MariaDb, VectorServer
 from tests.doubles.model_server import ModelServer
 
 SESSION_SECONDS = 4.0
@@ -25,29 +22,6 @@ RESTART_PAUSE = 1.0
 STOP_SECONDS = 10.0
 """A worker that is asked to stop should have stopped by then; the report says so when it has not."""
 KEY = "a key for chaos runs only"
-
-
-class VectorServer(Server):
-    """`memriver vectors serve` on a directory and a port that stay the same over a kill."""
-
-    name = "vectors"
-
-    def __init__(self, home: Path) -> None:
-        super().__init__(home)
-        self.port = free_port(random.Random())
-
-    def prepare(self) -> None:
-        """The command makes what it needs."""
-
-    def command(self) -> list[str]:
-        """As an operator starts it."""
-        arguments = ["vectors", "serve", "--data", str(self.home / "data"), "--port", str(self.port)]
-        program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from streams.cli import main; main()"
-        return [sys.executable, "-c", program, *arguments]
-
-    def ready(self) -> bool:
-        """It accepts connections."""
-        return accepts(self.port)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Development services: Kafka in KRaft mode from its published jars, and Debian's MariaDB."""
+"""Development services: Kafka in KRaft mode from its published jars, Debian's MariaDB, and our own vector server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import random
 import re
 import secrets
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
-from ops.dev.server import DEV, Server, ServiceFailed, ServiceUnavailable, accepts, free_port
+from ops.dev.server import DEV, ROOT, Server, ServiceFailed, ServiceUnavailable, accepts, free_port
 
-__all__ = ["JARS", "Kafka", "MariaDb", "ServiceFailed", "ServiceUnavailable"]
+__all__ = ["JARS", "Kafka", "MariaDb", "ServiceFailed", "ServiceUnavailable", "VectorServer"]
 
 JARS = DEV / "kafka" / "lib"
 
@@ -217,6 +218,34 @@ def _checked(database: str) -> str:
     if not _NAME.fullmatch(database):
         raise ValueError("a database name has 1 to 64 letters, digits and underscores")
     return database
+
+
+class VectorServer(Server):
+    """`memriver vectors serve` on a folder and a port that stay the same over a kill."""
+
+    name = "vectors"
+
+    def __init__(self, home: Path | None = None, *, attached: bool = True) -> None:
+        super().__init__(home, attached=attached)
+        self.port = _remembered(self.home / "ports.json", ("vectors",))["vectors"]
+
+    @property
+    def url(self) -> str:
+        """As MEMRIVER_QDRANT_URL takes it."""
+        return f"edge+http://127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        """The command makes what it needs."""
+
+    def command(self) -> list[str]:
+        """As an operator starts it, but from this tree."""
+        arguments = ["vectors", "serve", "--data", str(self.home / "data"), "--port", str(self.port)]
+        program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from streams.cli import main; main()"
+        return [sys.executable, "-c", program, *arguments]
+
+    def ready(self) -> bool:
+        """It accepts connections."""
+        return accepts(self.port)
 
 
 def _remembered(file: Path, names: tuple[str, ...]) -> dict[str, int]:
