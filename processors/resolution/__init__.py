@@ -2,7 +2,7 @@
 
 from processors.resolution.cell import Cell, cell_key_of, slot_key_of
 from processors.resolution.entry import Entry, Retraction, order_key
-from processors.resolution.fold import apply_entry, simulate
+from processors.resolution.fold import simulate
 from processors.resolution.reconcile import Change, advance, change_kind, reconcile
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "Entry",
     "Retraction",
     "advance",
-    "apply_entry",
     "cell_key_of",
     "change_kind",
     "order_key",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 from processors.resolution.cell import Cell, memory_id_of
 from processors.resolution.entry import Entry, Retraction
+from processors.resolution.spelling import Spellings, same_value
 from processors.slots import value_key
 from schemas import (
     Audit,
@@ -21,9 +23,6 @@ from schemas import (
     SourceKind,
     Status,
 )
-
-Same = Callable[[Memory, Candidate], bool]
-"""Whether a claim means what a memory of the same slot already says (similarity ≥ 0.92 and nothing that tells them apart)."""
 
 MAX_EVIDENCE = 10
 """Quotes shown with a memory; the ledger keeps all of them, a hot fact must not grow without bound."""
@@ -51,76 +50,150 @@ class Step:
     replaces: tuple[str, ...] = ()
 
 
-def apply_entry(cell: Cell, entry: Entry, same: Same) -> list[Step]:
-    """Fold one claim into `cell` (changed in place) and return the versions it makes, in order."""
-    before = dict(cell.memories)
-    steps = _fold(cell, entry.claim, same)
-    cell.last_key = max(cell.last_key, entry.key)
-    return number(cell, before, steps, entry.claim.candidate_id)
+class Folding:
+    """A cell while claims are folded onto it, with what makes the work of one claim independent of how much is there.
 
-
-def number(cell: Cell, before: dict[str, Memory], steps: list[Step], cause: str) -> list[Step]:
-    """Give each step its version.
-
-    A memory's count is the number of entries (claims of any value in the cell, and retractions that void one) from its
-    own first claim on. The count depends on the set of entries and not on their arrival, and it grows with every entry
-    that can change the memory; so the version of an active memory *is* its count, and shuffled delivery ends at the same
-    version. One that is not active takes its count when its content changes, and rests in between.
+    Nobody else may change the cell meanwhile; `finish` writes the counts back.
     """
-    for rep in cell.memories:
-        cell.counts[rep] = cell.counts.get(rep, 0) + 1
-    by_id = {step.memory.id: step for step in steps}
-    numbered: list[Step] = []
-    for rep, memory in cell.memories.items():
-        count = cell.counts[rep]
-        step = by_id.get(memory.id)
-        if step is None and (memory.status is not Status.ACTIVE or memory.version >= count):
-            continue
-        # One that was retired and is said again goes on where it was: its versions are known outside.
-        earlier = before.get(rep) or cell.retired.pop(memory.id, None)
-        memory = memory.model_copy(update={"version": max(count, earlier.version + 1 if earlier is not None else 1)})
-        cell.memories[rep] = memory
-        numbered.append(replace(step, memory=memory) if step else Step(memory, ChangeKind.UPDATED, cause))
-    return numbered
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.entries = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        memories = self.cell.memories
+        self._spellings: Spellings | None = None
+        self._active = {rep for rep, memory in memories.items() if memory.status is Status.ACTIVE}
+        # What makes a count of the number of entries: all counts grow with each, and so none has to be touched.
+        self._counts = {rep: self.cell.counts.get(rep, 0) - self.entries for rep in memories}
+        self._before: dict[str, Memory | None] = {}
+
+    def put(self, rep: str, memory: Memory) -> Memory:
+        """Hold new content under `rep`, at the version of what is there; `number` counts. Returns it as it is held."""
+        previous = self.cell.memories.get(rep)
+        if previous is not None:
+            memory = memory.model_copy(update={"version": previous.version})
+        self._before.setdefault(rep, previous)
+        self.cell.memories[rep] = memory
+        (self._active.add if memory.status is Status.ACTIVE else self._active.discard)(rep)
+        if self._spellings is not None and (previous is None or previous.value != memory.value):
+            self._spellings.add(rep, memory.value)
+        return memory
+
+    def replace(self, other: Cell, first: Mapping[str, int]) -> None:
+        """Go on with the content of another cell; all that it holds may be changed.
+
+        `first` says for each memory of the other cell with which entry, of those here, its first claim came: if it is new
+        here, it counts from there, as it would have if what hid it had never been said.
+        """
+        before = self.cell.memories
+        self.finish()
+        self.cell.memories, self.cell.current = other.memories, other.current
+        kept = {key: rep for key, rep in self.cell.aliases.items() if key not in other.memories}
+        self.cell.aliases = kept | other.aliases
+        self._begin()
+        self._counts |= {rep: 1 - number for rep, number in first.items() if rep not in before}
+        self._before = {rep: before.get(rep) for rep in self.cell.memories}
+
+    def _age(self, rep: str) -> tuple[datetime, str]:
+        # By what was said, not by the order in the cell: that of a stored one is the alphabet's.
+        return self.cell.memories[rep].first_stated_at, rep
+
+    def oldest(self) -> str | None:
+        """The memory that was told first."""
+        return min(self.cell.memories, key=self._age, default=None)
+
+    def named(self, value: str) -> str | None:
+        """The oldest memory whose value is the same as this one in other letters."""
+        memories = self.cell.memories
+        if self._spellings is None:
+            self._spellings = Spellings()
+            for rep, memory in memories.items():
+                self._spellings.add(rep, memory.value)
+        found = [rep for rep in self._spellings.like(value) if same_value(memories[rep].value, value)]
+        return min(found, key=self._age, default=None)
+
+    def number(self, steps: list[Step], cause: str) -> list[Step]:
+        """Give each step since the last call its version.
+
+        A memory's count is the number of entries (claims of any value in the cell, and retractions that void one) from its
+        own first claim on. The count depends on the set of entries and not on their arrival, and it grows with every entry
+        that can change the memory; so the version of an active memory *is* its count, and shuffled delivery ends at the
+        same version. One that is not active takes its count when its content changes, and rests in between.
+        """
+        self.entries += 1
+        by_id = {step.memory.id: step for step in steps}
+        numbered: list[Step] = []
+        for rep in sorted(self._active | self._before.keys(), key=self._age):
+            memory = self.cell.memories[rep]
+            count = self._counts.setdefault(rep, 1 - self.entries) + self.entries
+            step = by_id.get(memory.id)
+            if step is None and (memory.status is not Status.ACTIVE or memory.version >= count):
+                continue
+            # One that was retired and is said again goes on where it was: its versions are known outside.
+            earlier = self._before.get(rep, memory) or self.cell.retired.pop(memory.id, None)
+            memory = memory.model_copy(
+                update={"version": max(count, earlier.version + 1 if earlier is not None else 1)}
+            )
+            self.cell.memories[rep] = memory
+            numbered.append(replace(step, memory=memory) if step else Step(memory, ChangeKind.UPDATED, cause))
+        self._before.clear()
+        return numbered
+
+    def apply(self, entry: Entry) -> list[Step]:
+        """Fold one claim and return the versions it makes, in order."""
+        steps = _fold(self, entry.claim)
+        self.cell.last_key = max(self.cell.last_key, entry.key)
+        return self.number(steps, entry.claim.candidate_id)
+
+    def finish(self) -> Cell:
+        """The cell, with its counts."""
+        self.cell.counts |= {rep: count + self.entries for rep, count in self._counts.items()}
+        return self.cell
 
 
-def simulate(entries: Iterable[Entry], retractions: Sequence[Retraction], same: Same) -> tuple[Cell, list[Step]]:
+def simulate(entries: Iterable[Entry], retractions: Sequence[Retraction]) -> tuple[Cell, list[Step]]:
     """The cell as it would be had everything arrived in the order in which it was said.
 
     A retraction takes effect at its own place in the order: what its target caused is undone there, and the versions
     count on. The result depends on the set of entries only.
     """
     ordered = sorted(entries, key=lambda entry: entry.key)
-    pending = sorted(retractions, key=lambda retraction: retraction.key)
-    cell, steps, done, active = Cell(), list[Step](), list[Entry](), list[Retraction]()
+    # Two at one moment have an order too, whichever came first.
+    pending = sorted(retractions, key=lambda retraction: (retraction.key, retraction.target_turn_key))
+    work, steps, done, active = Folding(Cell()), list[Step](), list[tuple[int, Entry]](), list[Retraction]()
+    cell = work.cell
     for entry in ordered:
         while pending and pending[0].key <= entry.key:
             active.append(pending.pop(0))
-            steps += _retract(cell, done, active, same)
-        done.append(entry)
+            steps += _retract(work, done, active)
+        done.append((work.entries + 1, entry))
         if any(retraction.voids(entry.claim) for retraction in active):
-            steps += number(cell, dict(cell.memories), [], entry.claim.candidate_id)
+            steps += work.number([], entry.claim.candidate_id)
         else:
-            steps += apply_entry(cell, entry, same)
+            steps += work.apply(entry)
         cell.last_key = entry.key
     for retraction in pending:
         active.append(retraction)
-        steps += _retract(cell, done, active, same)
+        steps += _retract(work, done, active)
     if active:
         # A retraction counts for every memory that is older. A claim that belongs before it must not be folded behind it.
         cell.last_key = max(cell.last_key, active[-1].key)
-    return cell, steps
+    return work.finish(), steps
 
 
-def _retract(cell: Cell, done: Sequence[Entry], active: Sequence[Retraction], same: Same) -> list[Step]:
-    """Replace the state of `cell` by the fold of what is still valid; each memory that differs gets its next version."""
-    last, before = active[-1], dict(cell.memories)
-    if not any(last.voids(entry.claim) for entry in done):
+def _retract(work: Folding, done: Sequence[tuple[int, Entry]], active: Sequence[Retraction]) -> list[Step]:
+    """Replace the cell's state by the fold of what is still valid; each memory that differs gets its next version."""
+    last, before = active[-1], work.cell.memories
+    if not any(last.voids(entry.claim) for _number, entry in done):
         return []
-    fresh = Cell()
-    for entry in done:
+    valid, first = Folding(Cell()), dict[str, int]()
+    fresh = valid.cell
+    for number, entry in done:
         if not any(retraction.voids(entry.claim) for retraction in active):
-            _fold(fresh, entry.claim, same)
+            _fold(valid, entry.claim)
+            first |= dict.fromkeys(islice(fresh.memories, len(first), None), number)
     cause = f"retraction:{last.target_turn_key}"
     steps: list[Step] = []
     for rep, old in before.items():
@@ -136,76 +209,79 @@ def _retract(cell: Cell, done: Sequence[Entry], active: Sequence[Retraction], sa
         gone_now = new.status is Status.RETRACTED
         kind = ChangeKind.RESTORED if back else ChangeKind.DELETED if gone_now else ChangeKind.UPDATED
         steps.append(Step(new, kind, cause))
-    cell.memories, cell.aliases, cell.current = fresh.memories, {**cell.aliases, **fresh.aliases}, fresh.current
-    return number(cell, before, steps, cause)
+    # A spelling of what was taken back may have been said before it was; now it stands for itself.
+    steps += [Step(new, ChangeKind.CREATED, cause) for rep, new in fresh.memories.items() if rep not in before]
+    work.replace(fresh, first)
+    return work.number(steps, cause)
 
 
-def _fold(cell: Cell, claim: Candidate, same: Same) -> list[Step]:
+def _fold(work: Folding, claim: Candidate) -> list[Step]:
     """The new content, at the old versions; `number` counts."""
     match claim.operation:
         case Operation.ASSERT:
-            return _assert(cell, claim, same)
+            return _assert(work, claim)
         case Operation.CONFIRM:
-            return _confirm(cell, claim)
+            return _confirm(work, claim)
         case Operation.CLEAR:
-            return [step for rep in list(cell.memories) for step in _close(cell, rep, claim, Status.SUPERSEDED)]
+            return [step for rep in list(work.cell.memories) for step in _close(work, rep, claim, Status.SUPERSEDED)]
         case Operation.END:
-            return _close(cell, _target(cell, claim), claim, Status.SUPERSEDED)
+            return _close(work, _target(work, claim), claim, Status.SUPERSEDED)
         case Operation.EXPIRE:
-            return _close(cell, _target(cell, claim), claim, Status.EXPIRED)
+            return _close(work, _target(work, claim), claim, Status.EXPIRED)
         case Operation.DEMOTE:
-            return _set_status(cell, _target(cell, claim), claim, Status.DEMOTED, ChangeKind.UPDATED)
+            return _set_status(work, _target(work, claim), claim, Status.DEMOTED, ChangeKind.UPDATED)
         case Operation.DELETE:
-            return _delete(cell, _target(cell, claim), claim)
+            return _delete(work, _target(work, claim), claim)
 
 
-def _target(cell: Cell, claim: Candidate) -> str | None:
+def _target(work: Folding, claim: Candidate) -> str | None:
     if not claim.value:
         # "I don't live there any more" means what holds; an order names a memory, and must not fall upon another one.
-        return cell.current if claim.channel is not Channel.COMMAND else None
-    rep = cell.representative(claim.value)
-    if rep in cell.memories:
+        return work.cell.current if claim.channel is not Channel.COMMAND else None
+    rep = work.cell.representative(claim.value)
+    if rep in work.cell.memories:
         return rep
-    if claim.cardinality is Cardinality.MULTI and len(cell.memories) == 1:
-        return next(iter(cell.memories))
+    if claim.cardinality is Cardinality.MULTI and len(work.cell.memories) == 1:
+        return next(iter(work.cell.memories))
     return None
 
 
-def _representative(cell: Cell, claim: Candidate, same: Same) -> str:
+def _representative(work: Folding, claim: Candidate) -> str:
     """The key under which the claim's value is kept; a near-identical spelling joins the one that came first."""
     key = value_key(claim.value)
-    rep = cell.aliases.get(key, key)
-    if rep in cell.memories:
+    rep = work.cell.aliases.get(key, key)
+    if rep in work.cell.memories:
         return rep
-    for other, memory in cell.memories.items():
-        if claim.cardinality is Cardinality.MULTI or same(memory, claim):
-            cell.aliases[key] = other
-            return other
-    return key
+    multi = claim.cardinality is Cardinality.MULTI
+    other = work.oldest() if multi else work.named(claim.value)
+    if other is None:
+        return key
+    work.cell.aliases[key] = other
+    return other
 
 
-def _assert(cell: Cell, claim: Candidate, same: Same) -> list[Step]:
-    rep = _representative(cell, claim, same)
-    existing = cell.memories.get(rep)
+def _assert(work: Folding, claim: Candidate) -> list[Step]:
+    rep = _representative(work, claim)
+    existing = work.cell.memories.get(rep)
     if claim.decision in ("quarantine", "review"):
         if existing is not None:
             return []
         status = Status.QUARANTINED if claim.decision == "quarantine" else Status.PENDING
-        return _put(cell, rep, _new(claim, rep, status), ChangeKind.QUARANTINED, claim)
+        return _put(work, rep, _new(claim, rep, status), ChangeKind.QUARANTINED, claim)
     if claim.cardinality is Cardinality.MULTI:
-        return _hold(cell, rep, claim)
+        return _hold(work, rep, claim)
     if claim.valid_to is not None and claim.valid_to <= claim.stated_at:
-        return _history(cell, rep, claim)
-    holder = cell.memories.get(cell.current) if cell.current is not None else None
-    if holder is None or cell.current == rep:
-        return _hold(cell, rep, claim)
+        return _history(work, rep, claim)
+    holder = work.cell.memories.get(work.cell.current) if work.cell.current is not None else None
+    if holder is None or work.cell.current == rep:
+        return _hold(work, rep, claim)
     if _is_weaker(claim, holder) or claim.event_time > claim.stated_at:
         if existing is not None and existing.status is not Status.RETRACTED:
             return []
-        return _put(cell, rep, _new(claim, rep, Status.PENDING), ChangeKind.QUARANTINED, claim)
+        return _put(work, rep, _new(claim, rep, Status.PENDING), ChangeKind.QUARANTINED, claim)
     winner = memory_id_of(claim, rep)
-    steps = _close(cell, cell.current, claim, Status.SUPERSEDED, by=winner)
-    return steps + _hold(cell, rep, claim, supersedes=holder.id)
+    steps = _close(work, work.cell.current, claim, Status.SUPERSEDED, by=winner)
+    return steps + _hold(work, rep, claim, supersedes=holder.id)
 
 
 def _is_weaker(claim: Candidate, holder: Memory) -> bool:
@@ -214,7 +290,7 @@ def _is_weaker(claim: Candidate, holder: Memory) -> bool:
     return claim.confidence < LOW_CONFIDENCE and holder.confidence >= HIGH_CONFIDENCE
 
 
-def _hold(cell: Cell, rep: str, claim: Candidate, *, supersedes: str | None = None) -> list[Step]:
+def _hold(work: Folding, rep: str, claim: Candidate, *, supersedes: str | None = None) -> list[Step]:
     """The value holds from the claim on: a new memory, one more confirmation, or one more interval.
 
     What it supersedes is said by the event and by the older memory's `superseded_by`; were it part of this memory, its
@@ -222,10 +298,12 @@ def _hold(cell: Cell, rep: str, claim: Candidate, *, supersedes: str | None = No
     """
     replaces = (supersedes,) if supersedes else ()
     if claim.cardinality is Cardinality.SINGLE:
-        cell.current = rep
-    existing = cell.memories.get(rep)
-    if existing is None:
-        return _put(cell, rep, _new(claim, rep, Status.ACTIVE), ChangeKind.CREATED, claim, replaces)
+        work.cell.current = rep
+    existing = work.cell.memories.get(rep)
+    if existing is None or existing.status is Status.RETRACTED:
+        # What was taken back is no evidence for what is said now; its identity and its versions go on.
+        kind = ChangeKind.CREATED if existing is None else ChangeKind.RESTORED
+        return _put(work, rep, _new(claim, rep, Status.ACTIVE), kind, claim, replaces)
     update = _confirmed(existing, claim)
     if existing.status is Status.ACTIVE:
         changed = any(getattr(existing, name) != update[name] for name in ("text", "value", "expires_at"))
@@ -234,34 +312,34 @@ def _hold(cell: Cell, rep: str, claim: Candidate, *, supersedes: str | None = No
         kind = ChangeKind.RESTORED
         open_from = Interval(start=claim.event_time)
         update |= {"status": Status.ACTIVE, "superseded_by": None, "intervals": (*existing.intervals, open_from)}
-    return _put(cell, rep, existing.model_copy(update=update), kind, claim, replaces)
+    return _put(work, rep, existing.model_copy(update=update), kind, claim, replaces)
 
 
-def _history(cell: Cell, rep: str, claim: Candidate) -> list[Step]:
+def _history(work: Folding, rep: str, claim: Candidate) -> list[Step]:
     """A statement about the past: kept as history, never current."""
-    if rep in cell.memories:
+    if rep in work.cell.memories:
         return []
     past = Interval(start=min(claim.event_time, claim.valid_to or claim.event_time), end=claim.valid_to)
     memory = _new(claim, rep, Status.SUPERSEDED).model_copy(update={"intervals": (past,)})
-    return _put(cell, rep, memory, ChangeKind.SUPERSEDED, claim)
+    return _put(work, rep, memory, ChangeKind.SUPERSEDED, claim)
 
 
-def _confirm(cell: Cell, claim: Candidate) -> list[Step]:
+def _confirm(work: Folding, claim: Candidate) -> list[Step]:
     """A person or an agent says that it is so: a pending or quarantined memory becomes active."""
-    rep = _target(cell, claim)
+    rep = _target(work, claim)
     if rep is None:
         return []
-    memory = cell.memories[rep]
+    memory = work.cell.memories[rep]
     if memory.status is Status.DELETED:
         return []
-    if claim.cardinality is Cardinality.SINGLE and cell.current not in (None, rep):
-        steps = _close(cell, cell.current, claim, Status.SUPERSEDED, by=memory.id)
-        return steps + _hold(cell, rep, claim, supersedes=steps[0].memory.id if steps else None)
-    return _hold(cell, rep, claim)
+    if claim.cardinality is Cardinality.SINGLE and work.cell.current not in (None, rep):
+        steps = _close(work, work.cell.current, claim, Status.SUPERSEDED, by=memory.id)
+        return steps + _hold(work, rep, claim, supersedes=steps[0].memory.id if steps else None)
+    return _hold(work, rep, claim)
 
 
-def _close(cell: Cell, rep: str | None, claim: Candidate, status: Status, *, by: str | None = None) -> list[Step]:
-    memory = cell.memories.get(rep) if rep is not None else None
+def _close(work: Folding, rep: str | None, claim: Candidate, status: Status, *, by: str | None = None) -> list[Step]:
+    memory = work.cell.memories.get(rep) if rep is not None else None
     if memory is None or rep is None or memory.status not in (Status.ACTIVE, Status.DEMOTED):
         return []
     end = min(claim.event_time, claim.stated_at)
@@ -269,39 +347,35 @@ def _close(cell: Cell, rep: str | None, claim: Candidate, status: Status, *, by:
     if intervals and intervals[-1].end is None:
         start = intervals[-1].start
         intervals = (*intervals[:-1], Interval(start=start, end=max(start, end)))
-    if cell.current == rep:
-        cell.current = None
+    if work.cell.current == rep:
+        work.cell.current = None
     update = {"status": status, "intervals": intervals, "superseded_by": by}
     kind = ChangeKind.EXPIRED if status is Status.EXPIRED else ChangeKind.SUPERSEDED
-    return _put(cell, rep, memory.model_copy(update=update), kind, claim)
+    return _put(work, rep, memory.model_copy(update=update), kind, claim)
 
 
-def _set_status(cell: Cell, rep: str | None, claim: Candidate, status: Status, kind: ChangeKind) -> list[Step]:
-    memory = cell.memories.get(rep) if rep is not None else None
+def _set_status(work: Folding, rep: str | None, claim: Candidate, status: Status, kind: ChangeKind) -> list[Step]:
+    memory = work.cell.memories.get(rep) if rep is not None else None
     if memory is None or rep is None or memory.status is not Status.ACTIVE:
         return []
-    return _put(cell, rep, memory.model_copy(update={"status": status}), kind, claim)
+    return _put(work, rep, memory.model_copy(update={"status": status}), kind, claim)
 
 
-def _delete(cell: Cell, rep: str | None, claim: Candidate) -> list[Step]:
+def _delete(work: Folding, rep: str | None, claim: Candidate) -> list[Step]:
     """Content goes, identity and version stay, so that nothing late can bring it back under the same id."""
-    memory = cell.memories.get(rep) if rep is not None else None
+    memory = work.cell.memories.get(rep) if rep is not None else None
     if memory is None or rep is None or memory.status is Status.DELETED:
         return []
-    if cell.current == rep:
-        cell.current = None
+    if work.cell.current == rep:
+        work.cell.current = None
     update = {"status": Status.DELETED, "text": "", "value": "", "evidence": (), "provenance": {}, "intervals": ()}
-    return _put(cell, rep, memory.model_copy(update=update), ChangeKind.DELETED, claim)
+    return _put(work, rep, memory.model_copy(update=update), ChangeKind.DELETED, claim)
 
 
 def _put(
-    cell: Cell, rep: str, memory: Memory, change: ChangeKind, claim: Candidate, replaces: tuple[str, ...] = ()
+    work: Folding, rep: str, memory: Memory, change: ChangeKind, claim: Candidate, replaces: tuple[str, ...] = ()
 ) -> list[Step]:
-    previous = cell.memories.get(rep)
-    if previous is not None:
-        memory = memory.model_copy(update={"version": previous.version})
-    cell.memories[rep] = memory
-    return [Step(memory, change, claim.candidate_id, claim.source_turn_ids, replaces)]
+    return [Step(work.put(rep, memory), change, claim.candidate_id, claim.source_turn_ids, replaces)]
 
 
 def _expiry(claim: Candidate) -> datetime | None:

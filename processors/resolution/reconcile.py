@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from processors.resolution.cell import Cell
 from processors.resolution.entry import Entry, Retraction
-from processors.resolution.fold import Same, Step, apply_entry, simulate
+from processors.resolution.fold import Folding, Step, simulate
 from schemas import ChangeKind, Memory, Status
 
 Change = Step
 """One version to write and to publish."""
 
 
-def advance(stored: Cell, new: Sequence[Entry], same: Same) -> tuple[Cell, list[Change]] | None:
+def advance(stored: Cell, new: Sequence[Entry]) -> tuple[Cell, list[Change]] | None:
     """The short way: fold the new entries onto the stored state.
 
     Returns None when one of them belongs before something already folded; then the whole ledger must be simulated.
@@ -22,21 +22,19 @@ def advance(stored: Cell, new: Sequence[Entry], same: Same) -> tuple[Cell, list[
     ordered = sorted(new, key=lambda entry: entry.key)
     if ordered and ordered[0].key <= stored.last_key:
         return None
-    cell = stored.copy()
-    steps = [step for entry in ordered for step in apply_entry(cell, entry, same)]
-    return cell, _without_gaps(stored, steps)
+    work = Folding(stored.copy())
+    steps = [step for entry in ordered for step in work.apply(entry)]
+    return work.finish(), _without_gaps(stored, steps)
 
 
-def reconcile(
-    stored: Cell, entries: Sequence[Entry], retractions: Sequence[Retraction], same: Same
-) -> tuple[Cell, list[Change]]:
+def reconcile(stored: Cell, entries: Sequence[Entry], retractions: Sequence[Retraction]) -> tuple[Cell, list[Change]]:
     """The long way: simulate the whole ledger and bring the stored state up to it.
 
     Where the simulation is ahead, its versions are written; where the content differs at a version already given out,
     the next one is. Versions never fall, and nothing stored is dropped: a memory that the simulation does not know (its
     first claim turned out not to be the first of its kind) is retired in favour of the one that stands for it.
     """
-    cell, steps = simulate(entries, retractions, same)
+    cell, steps = simulate(entries, retractions)
     known = {memory.id: memory for memory in (*stored.memories.values(), *stored.retired.values())}
     history: dict[str, list[Step]] = {}
     for step in steps:
@@ -47,7 +45,7 @@ def reconcile(
         if before is None:
             changes += history[right.id]
             continue
-        same_content = right.model_copy(update={"version": before.version}) == before
+        same_content = right == before or right.model_copy(update={"version": before.version}) == before
         if same_content and (right.status is not Status.ACTIVE or right.version <= before.version):
             cell.memories[rep] = before
             cell.counts[rep] = max(cell.counts[rep], before.version)

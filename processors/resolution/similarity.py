@@ -1,8 +1,7 @@
 """Resolution, sameness: when two claims say one thing (merge), and when they are near enough to ask (SPEC W9).
 
-Short values (a city, a food, a name) are compared as text: vectors of single nouns lie close together whatever they
-mean, and "Leeds" must not become "Berlin". Sentences (notes, plans, instructions) are compared by vector, and merge only
-if nothing in the words tells them apart: numbers, negations, and at least half of the content words in common.
+Short values are compared as text (`spelling`). Sentences (notes, plans, instructions) are compared by vector, and merge
+only if nothing in the words tells them apart: numbers, negations, and at least half of the content words in common.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 import regex
 
 from processors.keywords import normalise, tokens
-from processors.slots import value_key
 from schemas import Candidate, Category, Memory
 
 Compare = Callable[[str, Sequence[str]], Sequence[float]]
@@ -40,24 +38,6 @@ _NEGATION = regex.compile(r"\b(?:not|no|never|none|nothing|nobody|neither|nor|wi
 def is_sentence(category: Category) -> bool:
     """Whether values of this category are sentences and not names."""
     return category in _SENTENCES
-
-
-def same_value(one: str, other: str) -> bool:
-    """Whether two short values name the same thing, one of them more exactly: 上海 and 上海市, "Berlin" and "Berlin, Germany"."""
-    short, long = sorted((value_key(one), value_key(other)), key=len)
-    if short == long:
-        return True
-    if len(short) < 2 or not long.startswith(short):
-        return False
-    rest = long[len(short) :].lstrip()
-    if short[-1].isdigit() and regex.match(r",\d", rest):
-        return False  # 12 and 12,000
-    return rest[0] in ",(" or bool(regex.fullmatch(r"[市省区县镇]", rest))
-
-
-def same_in_slot(memory: Memory, claim: Candidate) -> bool:
-    """`fold.Same` for single-valued slots."""
-    return same_value(memory.value, claim.value)
 
 
 @dataclass(frozen=True, slots=True)

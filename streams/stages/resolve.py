@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 
 from processors.exceptions import PoisonError
 from processors.resolution import Cell, Change, Entry, Retraction, advance, cell_key_of, reconcile, slot_key_of
-from processors.resolution.similarity import Nearest, is_sentence, same_in_slot, same_value
+from processors.resolution.similarity import Nearest, is_sentence
+from processors.resolution.spelling import same_value
 from schemas import (
     Candidate,
     Cardinality,
@@ -311,7 +312,7 @@ class ResolveStage:
             if found is not None:
                 work.reviews.append(_potential(claim, found.memory, found.similarity))
         preview = Cell()
-        advanced = advance(preview, [Entry.of(claim)], same_in_slot)
+        advanced = advance(preview, [Entry.of(claim)])
         cells[own] = advanced[0] if advanced else preview
         return [own]
 
@@ -325,9 +326,7 @@ class ResolveStage:
         again: dict[str, _Touched] = {}
         for cell_key, touched in work.cells.items():
             voids = any(entry.claim.turn_key in voided for entry in touched.new)
-            short = (
-                None if touched.simulate or voids else advance(stored.get(cell_key, Cell()), touched.new, same_in_slot)
-            )
+            short = None if touched.simulate or voids else advance(stored.get(cell_key, Cell()), touched.new)
             if short is None:
                 again[cell_key] = touched
                 continue
@@ -342,7 +341,7 @@ class ResolveStage:
             entries = [*history.get(cell_key, []), *touched.new]
             relevant = {retraction for entry in entries for retraction in retractions.get(entry.claim.turn_key, [])}
             before = stored.get(cell_key, Cell())
-            folded[cell_key], made = reconcile(before, entries, sorted(relevant, key=lambda r: r.key), same_in_slot)
+            folded[cell_key], made = reconcile(before, entries, list(relevant))
             changes += [(change, touched.slot_key, cell_key) for change in made]
         ledger.save_cells(
             connection,

@@ -138,7 +138,7 @@ def change(state: Memory, kind: ChangeKind = ChangeKind.CREATED, cause: str = "t
 
 def cell_of(*claims: Candidate) -> Cell:
     """The folded state of these claims."""
-    folded = advance(Cell(), [Entry.of(item) for item in claims], lambda _memory, _claim: False)
+    folded = advance(Cell(), [Entry.of(item) for item in claims])
     assert folded is not None
     return folded[0]
 

@@ -14,7 +14,6 @@ from processors.exceptions import PoisonError
 from processors.policy import PolicyGate, PolicySettings
 from processors.resolution import Entry, simulate
 from processors.resolution.cell import cell_key_of
-from processors.resolution.similarity import same_in_slot
 from schemas import Candidate, Category, Memory, Operation, OwnerKind, Status
 from streams.portability.foreign import Format, foreign_messages
 from streams.portability.sending import Report, Target
@@ -36,9 +35,7 @@ def folded(claims: list[Candidate]) -> dict[str, Memory]:
     cells: dict[str, list[Entry]] = {}
     for claim in claims:
         cells.setdefault(cell_key_of(claim), []).append(Entry.of(claim))
-    found = [
-        memory for entries in cells.values() for memory in simulate(entries, [], same_in_slot)[0].memories.values()
-    ]
+    found = [memory for entries in cells.values() for memory in simulate(entries, [])[0].memories.values()]
     return {memory.text: memory for memory in found}
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.resolution.similarity import Compare, Nearest, Verdict, is_sentence, same_in_slot, same_value
+from processors.resolution.similarity import Compare, Nearest, Verdict, is_sentence
+from processors.resolution.spelling import Spellings, same_value
 from schemas import Category, Memory
 from tests.doubles.records import T0, claim, memory
 
@@ -99,9 +100,26 @@ def test_sameness_has_no_direction_and_never_fails(one: str, other: str) -> None
     assert same_value(one, one)
 
 
-def test_in_a_slot_the_values_are_compared_and_not_the_sentences() -> None:
-    assert same_in_slot(memory(value="上海市", text="x"), claim(value="上海", text="住在上海"))
-    assert not same_in_slot(memory(value="Leeds", text="same"), claim(value="Berlin", text="same"))
+_letters = st.text(alphabet="ab1,( 市上海-.", min_size=1, max_size=6)
+
+
+@given(_letters, st.lists(_letters, max_size=8), st.booleans())
+def test_what_is_looked_up_is_what_comparing_each_would_find(value: str, stored: list[str], longer: bool) -> None:
+    stored = [value + item if longer else item for item in stored]
+    spellings = Spellings()
+    for place, item in enumerate(stored):
+        spellings.add(str(place), item)
+    alike = {str(place) for place, item in enumerate(stored) if same_value(item, value)}
+    assert spellings.like(value) == alike
+
+
+def test_a_thousand_values_of_one_slot_are_not_looked_through() -> None:
+    spellings = Spellings()
+    for number in range(1_000):
+        spellings.add(str(number), f"shelf {number}, aisle {number % 7}")
+    assert spellings.like("shelf 12") == {"12"}
+    assert spellings.like("shelf 12, aisle 5") == {"12"}
+    assert spellings.like("shelf") == set()
 
 
 def test_names_are_compared_as_text_and_sentences_by_vector() -> None:
