@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 import uuid
 from collections import Counter
@@ -79,8 +80,12 @@ class Result:
 
 
 async def run(plan: Plan, kafka: Kafka, mariadb: MariaDb, nursery: Nursery, directory: Path) -> Result:
-    """Topics and a database of its own; logs, the produced messages and the vectors stay in `directory`."""
+    """Topics and a database of its own; logs, the produced messages and the vectors stay in `directory`.
+
+    What an earlier run left there goes first: its vectors are nobody's any more, and would be found to be too many.
+    """
     began = time.monotonic()
+    await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
     result = Result(plan)
 
     def say(what: str) -> None:

@@ -22,8 +22,18 @@ SEED, SECONDS = 10, 20.0
 @pytest.fixture(scope="module")
 def result(kafka: Kafka, mariadb: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Result:
     plan = Plan(SEED, SECONDS, rate=25.0, people=30, replayed=300)
+    directory = tmp_path_factory.mktemp("chaos") / "run"
+    left_behind(directory).parent.mkdir(parents=True)
+    left_behind(directory).touch()
     with closing(Nursery()) as nursery:
-        return asyncio.run(run(plan, kafka, mariadb, nursery, tmp_path_factory.mktemp("chaos") / "run"))
+        result = asyncio.run(run(plan, kafka, mariadb, nursery, directory))
+    assert not left_behind(directory).exists(), "an earlier run's vectors would be counted with this one's"
+    return result
+
+
+def left_behind(directory: Path) -> Path:
+    """A file among the vectors of an earlier run of the same seed."""
+    return directory / "vectors" / "data" / "left-behind"
 
 
 def test_every_invariant_holds_after_the_faults(result: Result) -> None:
