@@ -300,7 +300,8 @@ def _hold(work: Folding, rep: str, claim: Candidate, *, supersedes: str | None =
     if claim.cardinality is Cardinality.SINGLE:
         work.cell.current = rep
     existing = work.cell.memories.get(rep)
-    if existing is None or existing.status is Status.RETRACTED:
+    said_anew = claim.operation is Operation.ASSERT and existing is not None and existing.status is Status.RETRACTED
+    if existing is None or said_anew:
         # What was taken back is no evidence for what is said now; its identity and its versions go on.
         kind = ChangeKind.CREATED if existing is None else ChangeKind.RESTORED
         return _put(work, rep, _new(claim, rep, Status.ACTIVE), kind, claim, replaces)

@@ -236,6 +236,18 @@ def test_what_was_taken_back_is_no_evidence_for_what_is_said_again() -> None:
     assert [item.turn_id for item in memory.evidence] == ["t10"]
 
 
+def test_what_was_taken_back_and_is_confirmed_has_its_own_words() -> None:
+    """Scenario: somebody takes back what they said, and then says in a review that it was right after all.
+    We expect the memory as it was: an answer has no sentence of its own to put in its place."""
+    store = Store()
+    answer = claim(10, "Berlin", operation=Operation.CONFIRM, text="yes", evidence=())
+    for item in (claim(0, "Berlin"), retraction(1, 0), answer):
+        store.arrive([item])
+    (memory,) = store.cell.memories.values()
+    assert (memory.status, memory.text) == (Status.ACTIVE, "I live in Berlin")
+    assert [item.turn_id for item in memory.evidence] == ["t0"]
+
+
 def test_two_retractions_at_one_moment_have_one_order() -> None:
     """Scenario: two messages are deleted together, and the news of the two deletions comes in either order."""
     said = [claim(0, "berlin (Mitte)"), claim(2, "Berlin"), claim(10, "berlin (Mitte)")]
