@@ -79,13 +79,18 @@ class Result:
     violations: list[Violation] = field(default_factory=list)
 
 
+def _remove(directory: Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)
+
+
 async def run(plan: Plan, kafka: Kafka, mariadb: MariaDb, nursery: Nursery, directory: Path) -> Result:
     """Topics and a database of its own; logs, the produced messages and the vectors stay in `directory`.
 
     What an earlier run left there goes first: its vectors are nobody's any more, and would be found to be too many.
     """
     began = time.monotonic()
-    await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+    await asyncio.to_thread(_remove, directory)
     result = Result(plan)
 
     def say(what: str) -> None:

@@ -215,6 +215,15 @@ def test_retraction_brings_back_what_was_superseded() -> None:
     assert store.cell.memories["berlin"].superseded_by is None
 
 
+def test_in_a_slot_the_values_are_compared_and_not_the_sentences() -> None:
+    store = Store()
+    store.arrive([claim(0, "上海市", text="x"), claim(10, "上海", text="住在上海")])
+    assert [memory.evidence_count for memory in store.cell.memories.values()] == [2]
+    store = Store()
+    store.arrive([claim(0, "Leeds", text="same"), claim(10, "Berlin", text="same")])
+    assert [memory.evidence_count for memory in store.cell.memories.values()] == [1, 1]
+
+
 def test_the_other_spelling_of_what_is_taken_back_stands_for_itself() -> None:
     """Scenario: somebody lives in 上海, says 上海市 a little later, and takes the first one back.
     We expect 上海市 to be remembered, and to stay one memory when it is said again."""
