@@ -1,6 +1,6 @@
 """Resolution: from a ledger of claims to the present memories, the same whatever order the claims arrived in (SPEC W9)."""
 
-from processors.resolution.cell import Cell, cell_key_of, slot_key_of
+from processors.resolution.cell import Cell, Checkpoint, Memories, cell_key_of, slot_key_of
 from processors.resolution.entry import Entry, Retraction, order_key
 from processors.resolution.fold import simulate
 from processors.resolution.reconcile import Change, advance, change_kind, reconcile
@@ -8,7 +8,9 @@ from processors.resolution.reconcile import Change, advance, change_kind, reconc
 __all__ = [
     "Cell",
     "Change",
+    "Checkpoint",
     "Entry",
+    "Memories",
     "Retraction",
     "advance",
     "cell_key_of",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from processors.resolution.cell import Cell, memory_id_of
+from processors.resolution.cell import Cell, Checkpoint, memory_id_of
 from processors.resolution.entry import Entry, Retraction
 from processors.resolution.spelling import Spellings, same_value
 from processors.slots import value_key
@@ -64,7 +64,7 @@ class Folding:
     def _begin(self) -> None:
         memories = self.cell.memories
         self._spellings: Spellings | None = None
-        self._active = {rep for rep, memory in memories.items() if memory.status is Status.ACTIVE}
+        self._active = {rep for rep, held in memories.held() if held.status is Status.ACTIVE}
         # What makes a count of the number of entries: all counts grow with each, and so none has to be touched.
         self._counts = {rep: self.cell.counts.get(rep, 0) - self.entries for rep in memories}
         self._before: dict[str, Memory | None] = {}
@@ -81,8 +81,8 @@ class Folding:
             self._spellings.add(rep, memory.value)
         return memory
 
-    def replace(self, other: Cell, first: Mapping[str, int]) -> None:
-        """Go on with the content of another cell; all that it holds may be changed.
+    def replace(self, other: Cell, first: Mapping[str, int], changed: Collection[str]) -> None:
+        """Go on with the content of another cell, which differs in the memories that are `changed`.
 
         `first` says for each memory of the other cell with which entry, of those here, its first claim came: if it is new
         here, it counts from there, as it would have if what hid it had never been said.
@@ -94,7 +94,7 @@ class Folding:
         self.cell.aliases = kept | other.aliases
         self._begin()
         self._counts |= {rep: 1 - number for rep, number in first.items() if rep not in before}
-        self._before = {rep: before.get(rep) for rep in self.cell.memories}
+        self._before = {rep: before.get(rep) for rep in changed}
 
     def _age(self, rep: str) -> tuple[datetime, str]:
         # By what was said, not by the order in the cell: that of a stored one is the alphabet's.
@@ -109,8 +109,8 @@ class Folding:
         memories = self.cell.memories
         if self._spellings is None:
             self._spellings = Spellings()
-            for rep, memory in memories.items():
-                self._spellings.add(rep, memory.value)
+            for rep, held in memories.held():
+                self._spellings.add(rep, held.value)
         found = [rep for rep in self._spellings.like(value) if same_value(memories[rep].value, value)]
         return min(found, key=self._age, default=None)
 
@@ -153,66 +153,135 @@ class Folding:
         return self.cell
 
 
-def simulate(entries: Iterable[Entry], retractions: Sequence[Retraction]) -> tuple[Cell, list[Step]]:
+class Simulation:
     """The cell as it would be had everything arrived in the order in which it was said.
 
     A retraction takes effect at its own place in the order: what its target caused is undone there, and the versions
     count on. The result depends on the set of entries only.
     """
-    ordered = sorted(entries, key=lambda entry: entry.key)
-    # Two at one moment have an order too, whichever came first.
-    pending = sorted(retractions, key=lambda retraction: (retraction.key, retraction.target_turn_key))
-    work, steps, done, active = Folding(Cell()), list[Step](), list[tuple[int, Entry]](), list[Retraction]()
-    cell = work.cell
-    for entry in ordered:
-        while pending and pending[0].key <= entry.key:
-            active.append(pending.pop(0))
-            steps += _retract(work, done, active)
-        done.append((work.entries + 1, entry))
-        if any(retraction.voids(entry.claim) for retraction in active):
-            steps += work.number([], entry.claim.candidate_id)
-        else:
-            steps += work.apply(entry)
-        cell.last_key = entry.key
-    for retraction in pending:
-        active.append(retraction)
-        steps += _retract(work, done, active)
-    if active:
-        # A retraction counts for every memory that is older. A claim that belongs before it must not be folded behind it.
-        cell.last_key = max(cell.last_key, active[-1].key)
-    return work.finish(), steps
+
+    def __init__(self, start: Checkpoint | None = None, published: Mapping[str, int] | None = None) -> None:
+        """`start`: go on from there. Of a memory in `published` only steps above that version are kept."""
+        self.steps: list[Step] = []
+        self.causes = dict(start.causes) if start is not None else {}
+        self.checkpoint = start
+        self._start = start
+        self._published = published or {}
+        self._work = Folding(start.cell.copy() if start is not None else Cell())
+        self._done: list[tuple[int, Entry]] = []
+        self._active: list[Retraction] = []
+        self._taken_back = start is not None and start.valid is not None
+
+    def run(self, entries: Iterable[Entry], retractions: Iterable[Retraction], *, behind: int | None = None) -> Cell:
+        """Fold them all.
+
+        A checkpoint is made `behind` entries before the end when there are twice as many. Retractions that aim at what came
+        before the start are for a simulation without one.
+        """
+        ordered = sorted(entries, key=lambda entry: entry.key)
+        # Two at one moment have an order too, whichever came first.
+        pending = sorted(retractions, key=lambda retraction: (retraction.key, retraction.target_turn_key))
+        mark = len(ordered) - behind if behind is not None and len(ordered) >= 2 * behind else None
+        cell = self._work.cell
+        for place, entry in enumerate(ordered):
+            if place == mark:
+                self._mark(pending)
+            while pending and pending[0].key <= entry.key:
+                self._take_back(pending.pop(0))
+            self._done.append((self._work.entries + 1, entry))
+            if self._is_void(entry):
+                self._taken_back = True
+                self._note(self._work.number([], entry.claim.candidate_id))
+            else:
+                self._note(self._work.apply(entry))
+            cell.last_key = entry.key
+        for retraction in pending:
+            self._take_back(retraction)
+        if self._active:
+            # A retraction counts for every memory that is older. A claim that belongs before it must not be folded behind it.
+            cell.last_key = max(cell.last_key, self._active[-1].key)
+        return self._work.finish()
+
+    def _note(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            memory = step.memory
+            self.causes[memory.id] = step.cause
+            if memory.version > self._published.get(memory.id, 0):
+                self.steps.append(step)
+
+    def _is_void(self, entry: Entry) -> bool:
+        return any(retraction.voids(entry.claim) for retraction in self._active)
+
+    def _mark(self, pending: Sequence[Retraction]) -> None:
+        """Nothing that is taken back later may be part of a checkpoint: it is not made, or stays where it was."""
+        if any(retraction.voids(entry.claim) for retraction in pending for _number, entry in self._done):
+            return
+        valid, first = self._valid() if self._taken_back else (None, dict[str, int]())
+        cell = self._work.finish().copy()
+        entries = self._work.entries
+        self.checkpoint = Checkpoint(
+            cell,
+            dict(self.causes),
+            valid,
+            {rep: number - entries for rep, number in first.items() if rep not in cell.memories},
+        )
+
+    def _valid(self) -> tuple[Cell, dict[str, int]]:
+        """The fold of what is still valid, and with which entry each of its memories came."""
+        start = self._start
+        valid = Folding((start.valid or start.cell).copy() if start is not None else Cell())
+        first = dict(start.first) if start is not None else {}
+        fresh = valid.cell
+        seen = len(fresh.memories)
+        for number, entry in self._done:
+            if not self._is_void(entry):
+                _fold(valid, entry.claim)
+                first |= dict.fromkeys(islice(fresh.memories, seen, None), number)
+                seen = len(fresh.memories)
+        return fresh, first
+
+    def _take_back(self, last: Retraction) -> None:
+        """Replace the cell's state by the fold of what is still valid; each memory that differs gets its next version."""
+        self._active.append(last)
+        if not any(last.voids(entry.claim) for _number, entry in self._done):
+            return
+        self._taken_back = True
+        work, before = self._work, self._work.cell.memories
+        fresh, first = self._valid()
+        cause = f"retraction:{last.target_turn_key}"
+        steps: list[Step] = []
+        changed: list[str] = []
+        for rep, held in before.held():
+            right = fresh.memories.get_held(rep)
+            if right is not None and right.says_what(held):
+                fresh.memories.hold(rep, held)
+                continue
+            old = held.memory
+            if right is None:
+                gone = {"status": Status.RETRACTED, "intervals": (), "superseded_by": None}
+                new = old if old.status is Status.RETRACTED else old.model_copy(update=gone)
+            else:
+                new = right.at(old.version).memory
+            fresh.memories[rep] = new
+            if new == old:
+                continue
+            back = new.status is Status.ACTIVE and old.status is not Status.ACTIVE
+            gone_now = new.status is Status.RETRACTED
+            kind = ChangeKind.RESTORED if back else ChangeKind.DELETED if gone_now else ChangeKind.UPDATED
+            steps.append(Step(new, kind, cause))
+            changed.append(rep)
+        # A spelling of what was taken back may have been said before it was; now it stands for itself.
+        added = [rep for rep in fresh.memories if rep not in before]
+        steps += [Step(fresh.memories[rep], ChangeKind.CREATED, cause) for rep in added]
+        work.replace(fresh, first, [*changed, *added])
+        self._note(work.number(steps, cause))
 
 
-def _retract(work: Folding, done: Sequence[tuple[int, Entry]], active: Sequence[Retraction]) -> list[Step]:
-    """Replace the cell's state by the fold of what is still valid; each memory that differs gets its next version."""
-    last, before = active[-1], work.cell.memories
-    if not any(last.voids(entry.claim) for _number, entry in done):
-        return []
-    valid, first = Folding(Cell()), dict[str, int]()
-    fresh = valid.cell
-    for number, entry in done:
-        if not any(retraction.voids(entry.claim) for retraction in active):
-            _fold(valid, entry.claim)
-            first |= dict.fromkeys(islice(fresh.memories, len(first), None), number)
-    cause = f"retraction:{last.target_turn_key}"
-    steps: list[Step] = []
-    for rep, old in before.items():
-        new = fresh.memories.get(rep)
-        if new is None:
-            gone = {"status": Status.RETRACTED, "intervals": (), "superseded_by": None}
-            new = old if old.status is Status.RETRACTED else old.model_copy(update=gone)
-        new = new.model_copy(update={"version": old.version})
-        fresh.memories[rep] = new
-        if new == old:
-            continue
-        back = new.status is Status.ACTIVE and old.status is not Status.ACTIVE
-        gone_now = new.status is Status.RETRACTED
-        kind = ChangeKind.RESTORED if back else ChangeKind.DELETED if gone_now else ChangeKind.UPDATED
-        steps.append(Step(new, kind, cause))
-    # A spelling of what was taken back may have been said before it was; now it stands for itself.
-    steps += [Step(new, ChangeKind.CREATED, cause) for rep, new in fresh.memories.items() if rep not in before]
-    work.replace(fresh, first)
-    return work.number(steps, cause)
+def simulate(entries: Iterable[Entry], retractions: Sequence[Retraction]) -> tuple[Cell, list[Step]]:
+    """A whole ledger as it should have been: the cell, and every version of every memory."""
+    simulation = Simulation()
+    cell = simulation.run(entries, retractions)
+    return cell, simulation.steps
 
 
 def _fold(work: Folding, claim: Candidate) -> list[Step]:
@@ -340,9 +409,10 @@ def _confirm(work: Folding, claim: Candidate) -> list[Step]:
 
 
 def _close(work: Folding, rep: str | None, claim: Candidate, status: Status, *, by: str | None = None) -> list[Step]:
-    memory = work.cell.memories.get(rep) if rep is not None else None
-    if memory is None or rep is None or memory.status not in (Status.ACTIVE, Status.DEMOTED):
+    held = work.cell.memories.get_held(rep) if rep is not None else None
+    if held is None or rep is None or held.status not in (Status.ACTIVE, Status.DEMOTED):
         return []
+    memory = held.memory
     end = min(claim.event_time, claim.stated_at)
     intervals = memory.intervals
     if intervals and intervals[-1].end is None:

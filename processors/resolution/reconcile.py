@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from processors.resolution.cell import Cell
+from processors.resolution.cell import Cell, Checkpoint
 from processors.resolution.entry import Entry, Retraction
-from processors.resolution.fold import Folding, Step, simulate
+from processors.resolution.fold import Folding, Simulation, Step
 from schemas import ChangeKind, Memory, Status
 
 Change = Step
 """One version to write and to publish."""
+
+BEHIND = 500
+"""Entries that a claim may be late by and still be folded from a checkpoint; in a slot of more than twice as many."""
 
 
 def advance(stored: Cell, new: Sequence[Entry]) -> tuple[Cell, list[Change]] | None:
@@ -27,37 +30,48 @@ def advance(stored: Cell, new: Sequence[Entry]) -> tuple[Cell, list[Change]] | N
     return work.finish(), _without_gaps(stored, steps)
 
 
-def reconcile(stored: Cell, entries: Sequence[Entry], retractions: Sequence[Retraction]) -> tuple[Cell, list[Change]]:
-    """The long way: simulate the whole ledger and bring the stored state up to it.
+def reconcile(
+    stored: Cell,
+    entries: Sequence[Entry],
+    retractions: Sequence[Retraction],
+    *,
+    start: Checkpoint | None = None,
+    behind: int = BEHIND,
+) -> tuple[Cell, list[Change]]:
+    """The long way: simulate the ledger and bring the stored state up to it.
 
     Where the simulation is ahead, its versions are written; where the content differs at a version already given out,
     the next one is. Versions never fall, and nothing stored is dropped: a memory that the simulation does not know (its
     first claim turned out not to be the first of its kind) is retired in favour of the one that stands for it.
+
+    With the stored cell's checkpoint as `start`, `entries` are those behind it, and no retraction voids one before it.
     """
-    cell, steps = simulate(entries, retractions)
-    known = {memory.id: memory for memory in (*stored.memories.values(), *stored.retired.values())}
+    known = {held.id: held for memories in (stored.memories, stored.retired) for _name, held in memories.held()}
+    simulation = Simulation(start, {memory_id: held.version for memory_id, held in known.items()})
+    cell = simulation.run(entries, retractions, behind=behind)
+    cell.checkpoint = simulation.checkpoint
     history: dict[str, list[Step]] = {}
-    for step in steps:
+    for step in simulation.steps:
         history.setdefault(step.memory.id, []).append(step)
     changes: list[Change] = []
-    for rep, right in list(cell.memories.items()):
-        before = known.pop(right.id, None)
+    for rep, held in list(cell.memories.held()):
+        before = known.pop(held.id, None)
         if before is None:
-            changes += history[right.id]
+            changes += history[held.id]
             continue
-        same_content = right == before or right.model_copy(update={"version": before.version}) == before
-        if same_content and (right.status is not Status.ACTIVE or right.version <= before.version):
-            cell.memories[rep] = before
+        same_content = held.says_what(before)
+        if same_content and (held.status is not Status.ACTIVE or held.version <= before.version):
+            cell.memories.hold(rep, before)
             cell.counts[rep] = max(cell.counts[rep], before.version)
             continue
-        right = right.model_copy(update={"version": max(right.version, before.version + (not same_content))})
+        right = held.at(max(held.version, before.version + (not same_content))).memory
         cell.memories[rep] = right
         cell.counts[rep] = max(cell.counts[rep], right.version)
-        newer = [step for step in history[right.id] if before.version < step.memory.version < right.version]
-        changes += [*newer, Change(right, change_kind(before, right), history[right.id][-1].cause)]
-    for memory_id, memory in known.items():
-        retired = _retire(memory, cell)
-        if retired != memory:
+        newer = [step for step in history.get(right.id, []) if step.memory.version < right.version]
+        changes += [*newer, Change(right, change_kind(before.memory, right), simulation.causes[right.id])]
+    for memory_id, held in known.items():
+        retired = _retire(held.memory, cell)
+        if retired != held.memory:
             changes.append(Change(retired, ChangeKind.SUPERSEDED, "merged"))
         cell.retired[memory_id] = retired
     return cell, _without_gaps(stored, changes)
@@ -65,7 +79,9 @@ def reconcile(stored: Cell, entries: Sequence[Entry], retractions: Sequence[Retr
 
 def _without_gaps(stored: Cell, steps: Sequence[Step]) -> list[Change]:
     """Fill the versions that a step skips (a memory rests while it is not active) with the state that it arrives at."""
-    versions = {memory.id: memory.version for memory in (*stored.memories.values(), *stored.retired.values())}
+    versions = {
+        held.id: held.version for memories in (stored.memories, stored.retired) for _name, held in memories.held()
+    }
     changes: list[Change] = []
     for step in steps:
         memory = step.memory

@@ -83,6 +83,25 @@ def entries(connection: Connection, cell_keys: Iterable[str]) -> dict[str, list[
     return found
 
 
+def entries_behind(connection: Connection, cell_key: str, order_key: str) -> list[Entry]:
+    """The ledger of one cell from an order key on, without what has that key."""
+    query = select(claims.c.order_key, claims.c.body).where(
+        claims.c.cell_key == cell_key, claims.c.order_key > order_key
+    )
+    return [Entry(row.order_key, Candidate.from_bytes(row.body.encode())) for row in connection.execute(query)]
+
+
+def says_before(connection: Connection, cell_key: str, order_key: str, turn_keys: Iterable[str]) -> bool:
+    """Whether the ledger of this cell has a claim of one of these turns up to an order key, that one included."""
+    for chunk in chunks(turn_keys):
+        query = select(claims.c.claim_id).where(
+            claims.c.turn_key.in_(chunk), claims.c.cell_key == cell_key, claims.c.order_key <= order_key
+        )
+        if connection.execute(query.limit(1)).first() is not None:
+            return True
+    return False
+
+
 def cells_of_turns(connection: Connection, turn_keys: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Cells that hold a claim of one of these turns: cell_key to (owner_key, slot_key)."""
     found: dict[str, tuple[str, str]] = {}
@@ -98,7 +117,7 @@ def load_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str, Ce
     found: dict[str, Cell] = {}
     for chunk in chunks(cell_keys):
         for row in connection.execute(select(cells.c.cell_key, cells.c.body).where(cells.c.cell_key.in_(chunk))):
-            found[row.cell_key] = Cell.from_bytes(row.body.encode())
+            found[row.cell_key] = Cell.from_bytes(row.body)
     return found
 
 
@@ -116,7 +135,7 @@ def cells_of_slots(connection: Connection, slot_keys: Iterable[str], *, limit: i
     found: dict[str, dict[str, Cell]] = {}
     for slot_key in sorted(set(slot_keys)):
         query = select(cells.c.cell_key, cells.c.body).where(cells.c.slot_key == slot_key).limit(limit)
-        found[slot_key] = {row.cell_key: Cell.from_bytes(row.body.encode()) for row in connection.execute(query)}
+        found[slot_key] = {row.cell_key: Cell.from_bytes(row.body) for row in connection.execute(query)}
     return found
 
 
@@ -126,7 +145,7 @@ def save_cells(connection: Connection, rows: Iterable[tuple[str, str, str, Cell]
         connection,
         cells,
         [
-            {"cell_key": key, "owner_key": owner_key, "slot_key": slot_key, "body": cell.to_bytes().decode()}
+            {"cell_key": key, "owner_key": owner_key, "slot_key": slot_key, "body": cell.to_bytes()}
             for key, owner_key, slot_key, cell in rows
         ],
     )

@@ -151,9 +151,9 @@ def pages(connection: Connection, query: Any, *key: Any) -> Iterator[Any]:
         after = tuple(getattr(rows[-1], column.name) for column in key)
 
 
-def _memory_ids(body: str) -> list[str]:
-    cell = Cell.from_bytes(body.encode())
-    return sorted({memory.id for memory in (*cell.memories.values(), *cell.retired.values())})
+def _memory_ids(body: bytes) -> list[str]:
+    cell = Cell.from_bytes(body)
+    return sorted({held.id for memories in (cell.memories, cell.retired) for _name, held in memories.held()})
 
 
 def _claims(connection: Connection, cell_keys: Sequence[str]) -> dict[str, list[ExportedClaim]]:

@@ -166,7 +166,7 @@ claims = _table(
     Column("order_key", String(255), nullable=False),
     Column("operation", String(16), nullable=False),
     Column("body", LongText, nullable=False),
-    Index("ix_claims_cell", "cell_key"),
+    Index("ix_claims_cell", "cell_key", "order_key"),
     Index("ix_claims_slot", "slot_key"),
     Index("ix_claims_turn", "turn_key"),
     Index("ix_claims_owner", "owner_key"),
@@ -188,7 +188,7 @@ cells = _table(
     Column("cell_key", Key, primary_key=True),
     Column("owner_key", Key, nullable=False),
     Column("slot_key", Key, nullable=False),
-    Column("body", LongText, nullable=False),
+    Column("body", Blob, nullable=False),
     Index("ix_cells_slot", "slot_key"),
     Index("ix_cells_owner", "owner_key", "cell_key"),
 )

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from processors.exceptions import PoisonError
-from processors.resolution import Cell, Change, Entry, slot_key_of
+from processors.resolution import Cell, Change, Entry, Memories, slot_key_of
 from schemas import Candidate, Command, CommandKind, Memory, Turn
 from schemas.portable import Bundle, ExportedRetraction, ExportedVersion, Portion
 from sinks.truth import ledger, portable
@@ -133,7 +133,7 @@ def _cells(connection: Connection, bundles: tuple[Bundle, ...], done: Adoption, 
             # Here these words went into another cell; that is where the rest belongs too.
             done.claims += fresh
         else:
-            cell = Cell(memories={memory.id: memory for memory in bundle.memories})
+            cell = Cell(Memories({memory.id: memory for memory in bundle.memories}))
             done.cells[bundle.cell_key] = Adopted(slot_key, cell, bundle.versions)
             done.entries[bundle.cell_key] = (slot_key, entries)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, delete, or_, select
 
 from processors.exceptions import PoisonError
-from processors.resolution import Cell, Entry
+from processors.resolution import Cell, Entry, Memories
 from schemas import Audit, Candidate, Command, CommandKind, Memory, OwnerKind, Status, new_id
 from sinks.truth import erasure, ledger
 from sinks.truth.erasure import Erasure, Scope
@@ -153,7 +153,7 @@ def claims_of_memory(cell: Cell, entries: Iterable[Entry], memory_id: str) -> se
 def risen(buried: dict[str, int], claim: Candidate, now: datetime) -> Cell:
     """An empty cell that knows the versions its erased memories had: what is said anew goes on above them."""
     husks = {memory_id: _husk(memory_id, version, claim, now) for memory_id, version in buried.items()}
-    return Cell(retired=husks)
+    return Cell(retired=Memories(husks))
 
 
 def _husk(memory_id: str, version: int, claim: Candidate, now: datetime) -> Memory:

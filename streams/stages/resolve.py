@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -10,7 +10,17 @@ from typing import Any, Literal
 from sqlalchemy import Connection
 
 from processors.exceptions import PoisonError
-from processors.resolution import Cell, Change, Entry, Retraction, advance, cell_key_of, reconcile, slot_key_of
+from processors.resolution import (
+    Cell,
+    Change,
+    Checkpoint,
+    Entry,
+    Retraction,
+    advance,
+    cell_key_of,
+    reconcile,
+    slot_key_of,
+)
 from processors.resolution.similarity import Nearest, is_sentence
 from processors.resolution.spelling import same_value
 from schemas import (
@@ -53,12 +63,25 @@ _LOOKING = (CommandKind.DECIDE_REVIEW, *_MOVING)
 
 @dataclass(slots=True)
 class _Touched:
-    """A cell that this group changes."""
+    """A cell that this group changes.
+
+    `whole`: its ledger has to be folded from the beginning. `aimed_at`: turns of it that are taken back or given back.
+    """
 
     owner_key: str
     slot_key: str
     new: list[Entry] = field(default_factory=list)
-    simulate: bool = False
+    whole: bool = False
+    aimed_at: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What a cell is folded from: everything, or what is behind a checkpoint."""
+
+    entries: list[Entry]
+    retractions: list[Retraction]
+    start: Checkpoint | None = None
 
 
 @dataclass(slots=True)
@@ -214,7 +237,7 @@ class ResolveStage:
             if not entries:
                 continue
             touched = work.cells.setdefault(cell_key, _Touched(command.owner_key, slot_key))
-            touched.simulate = True
+            touched.whole = True
             touched.new += entries
             work.claims += [(entry, slot_key, cell_key) for entry in entries]
         return made.claims
@@ -231,7 +254,7 @@ class ResolveStage:
         work.erased += [(memory_id, owner_key, version) for memory_id, version in gone.tombstones]
         for cell_key, (slot_key, entries) in gone.left.items():
             touched = work.cells.setdefault(cell_key, _Touched(owner_key, slot_key))
-            touched.simulate = True
+            touched.whole = True
             touched.new += entries
             work.claims += [(entry, slot_key, cell_key) for entry in entries]
         if gone.whole:
@@ -260,12 +283,11 @@ class ResolveStage:
         before = ledger.save_retraction(connection, command.retraction_turn_key, command.owner_key, aim)
         if before is not None and before != command.target_turn_key:
             work.given_back.append(before)
-        targets = [key for key in (before, command.target_turn_key) if key is not None]
+        targets = {key for key in (before, command.target_turn_key) if key is not None}
         for cell_key, (owner_key, slot_key) in ledger.cells_of_turns(connection, targets).items():
             # A turn holds its own speaker's claims only; a crafted command must not reach another owner's cells.
             if owner_key == command.owner_key:
-                touched = work.cells.setdefault(cell_key, _Touched(owner_key, slot_key))
-                touched.simulate = True
+                work.cells.setdefault(cell_key, _Touched(owner_key, slot_key)).aimed_at |= targets
 
     def _place(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
         """Find each claim's cell: its own, or the one of a value it repeats in other words."""
@@ -326,28 +348,49 @@ class ResolveStage:
         again: dict[str, _Touched] = {}
         for cell_key, touched in work.cells.items():
             voids = any(entry.claim.turn_key in voided for entry in touched.new)
-            short = None if touched.simulate or voids else advance(stored.get(cell_key, Cell()), touched.new)
+            anew = touched.whole or touched.aimed_at or voids
+            short = None if anew else advance(stored.get(cell_key, Cell()), touched.new)
             if short is None:
                 again[cell_key] = touched
                 continue
             folded[cell_key] = short[0]
             changes += [(change, touched.slot_key, cell_key) for change in short[1]]
-        history = ledger.entries(connection, again)
+        ledgers = self._ledgers(connection, again, stored)
         ledger.insert_claims(connection, work.claims)
-        turn_keys = [entry.claim.turn_key for entries in history.values() for entry in entries]
-        turn_keys += [entry.claim.turn_key for touched in again.values() for entry in touched.new]
-        retractions = ledger.retractions_of(connection, turn_keys)
-        for cell_key, touched in again.items():
-            entries = [*history.get(cell_key, []), *touched.new]
-            relevant = {retraction for entry in entries for retraction in retractions.get(entry.claim.turn_key, [])}
+        for cell_key, of in ledgers.items():
             before = stored.get(cell_key, Cell())
-            folded[cell_key], made = reconcile(before, entries, list(relevant))
-            changes += [(change, touched.slot_key, cell_key) for change in made]
+            folded[cell_key], made = reconcile(before, of.entries, of.retractions, start=of.start)
+            changes += [(change, again[cell_key].slot_key, cell_key) for change in made]
         ledger.save_cells(
             connection,
             [(key, work.cells[key].owner_key, work.cells[key].slot_key, cell) for key, cell in folded.items()],
         )
         return changes
+
+    def _ledgers(
+        self, connection: Connection, again: Mapping[str, _Touched], stored: Mapping[str, Cell]
+    ) -> dict[str, _Ledger]:
+        """The ledger of each cell: what is behind its checkpoint, where that is enough."""
+        found: dict[str, _Ledger] = {}
+        for cell_key, touched in again.items():
+            start = stored[cell_key].checkpoint if cell_key in stored and not touched.whole else None
+            if start is None or any(entry.key <= start.cell.last_key for entry in touched.new):
+                continue
+            mark = start.cell.last_key
+            entries = [*ledger.entries_behind(connection, cell_key, mark), *touched.new]
+            by_turn = ledger.retractions_of(connection, [entry.claim.turn_key for entry in entries])
+            aims = touched.aimed_at | by_turn.keys()
+            if not ledger.says_before(connection, cell_key, mark, sorted(aims)):
+                found[cell_key] = _Ledger(entries, [item for items in by_turn.values() for item in items], start)
+        rest = {cell_key: touched for cell_key, touched in again.items() if cell_key not in found}
+        history = ledger.entries(connection, rest)
+        whole = {cell_key: [*history.get(cell_key, []), *touched.new] for cell_key, touched in rest.items()}
+        turn_keys = [entry.claim.turn_key for entries in whole.values() for entry in entries]
+        by_turn = ledger.retractions_of(connection, turn_keys)
+        for cell_key, entries in whole.items():
+            relevant = {item for entry in entries for item in by_turn.get(entry.claim.turn_key, [])}
+            found[cell_key] = _Ledger(entries, list(relevant))
+        return found
 
     def _mark_turns(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
         if work.given_back:

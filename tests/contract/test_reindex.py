@@ -418,7 +418,7 @@ def test_a_build_that_stops_goes_on_where_it_was(library: Library) -> None:
     """Scenario: a throttled build is halted on the way; another takes it up.
     We expect that it embeds only what was left, and that the end is the same."""
     library.commit(*[held(number) for number in range(200)])
-    library.order(rate=40)
+    library.order(rate=4)
     halt = threading.Event()
     builder = threading.Thread(target=library.work, args=(halt,))
     builder.start()

@@ -95,7 +95,7 @@ def upgrade() -> None:
         sa.Column("slot_key", sa.String(length=32), nullable=False),
         sa.Column(
             "body",
-            sa.Text().with_variant(mysql.MEDIUMTEXT(), "mariadb").with_variant(mysql.MEDIUMTEXT(), "mysql"),
+            sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mariadb").with_variant(mysql.MEDIUMBLOB(), "mysql"),
             nullable=False,
         ),
         sa.PrimaryKeyConstraint("cell_key"),
@@ -129,7 +129,7 @@ def upgrade() -> None:
         mysql_collate="utf8mb4_bin",
     )
     with op.batch_alter_table("claims", schema=None) as batch_op:
-        batch_op.create_index("ix_claims_cell", ["cell_key"], unique=False)
+        batch_op.create_index("ix_claims_cell", ["cell_key", "order_key"], unique=False)
         batch_op.create_index("ix_claims_owner", ["owner_key"], unique=False)
         batch_op.create_index("ix_claims_slot", ["slot_key"], unique=False)
         batch_op.create_index("ix_claims_turn", ["turn_key"], unique=False)
