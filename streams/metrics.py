@@ -20,6 +20,11 @@ class Metrics:
         self.model_cost = self._counter("memriver_model_cost_usd_total", "Model cost in US dollars")
         self.candidates = self._counter("memriver_candidates_total", "Candidates judged", "channel", "decision")
         self.changes = self._counter("memriver_changes_total", "Versions written", "change")
+        self.folds = self._counter(
+            "memriver_folds_total",
+            "Cells folded, by what the claims were folded onto: state, checkpoint, nothing",
+            "onto",
+        )
         self.feedback = self._counter("memriver_feedback_total", "Outcomes of recalls", "kind")
         self.dead_letters = self._counter("memriver_deadletters_total", "Dead letters", "stage", "reason")
         self.dead_letters_waiting = self._gauge(

@@ -353,11 +353,13 @@ class ResolveStage:
             if short is None:
                 again[cell_key] = touched
                 continue
+            self._metrics.folds.labels("state").inc()
             folded[cell_key] = short[0]
             changes += [(change, touched.slot_key, cell_key) for change in short[1]]
         ledgers = self._ledgers(connection, again, stored)
         ledger.insert_claims(connection, work.claims)
         for cell_key, of in ledgers.items():
+            self._metrics.folds.labels("checkpoint" if of.start is not None else "nothing").inc()
             before = stored.get(cell_key, Cell())
             folded[cell_key], made = reconcile(before, of.entries, of.retractions, start=of.start)
             changes += [(change, again[cell_key].slot_key, cell_key) for change in made]
