@@ -224,8 +224,12 @@ class Runtime:
                 app,
                 settings,
                 delivery,
-                ResolveStage("candidates", nearest, self.metrics, make_guard(settings)),
-                ResolveStage("commands", nearest, self.metrics, make_guard(settings)),
+                ResolveStage(
+                    "candidates", nearest, self.metrics, make_guard(settings), behind=settings.checkpoint_behind
+                ),
+                ResolveStage(
+                    "commands", nearest, self.metrics, make_guard(settings), behind=settings.checkpoint_behind
+                ),
             )
         elif stage == "feedback":
             heard = FeedbackStage(self.gate, RuleBook.load(), self.metrics, self._model_of_recall, make_guard(settings))

@@ -8,6 +8,8 @@ from typing import Literal, Self, get_args
 from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from processors.resolution.reconcile import BEHIND
+
 StageName = Literal[
     "ingest", "extract", "resolve", "feedback", "clock", "expiry", "summaries", "reindex", "erasure", "bury"
 ]
@@ -81,6 +83,11 @@ class Settings(BaseSettings):
     )
     dedupe_similarity: float = Field(default=0.92, ge=0, le=1)
     conflict_similarity: float = Field(default=0.85, ge=0, le=1)
+    checkpoint_behind: int = Field(
+        default=BEHIND,
+        ge=1,
+        description="entries of a slot that a claim may be late by without all of them being folded",
+    )
 
     # delivery
     group_size: int = Field(default=500, ge=1)

@@ -113,6 +113,8 @@ class House:
             "MEMRIVER_HASH_KEY": KEY,
             "MEMRIVER_SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
             "MEMRIVER_BATCH_SECONDS": "2",
+            # Of the few things that people say here. The second opinion has none.
+            "MEMRIVER_CHECKPOINT_BEHIND": "2",
             "MEMRIVER_JUDGE_PROCESSES": "0",
             "MEMRIVER_HTTP_PORT": "0",
             "MEMRIVER_LOG_LEVEL": "INFO",

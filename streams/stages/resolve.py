@@ -21,6 +21,7 @@ from processors.resolution import (
     reconcile,
     slot_key_of,
 )
+from processors.resolution.reconcile import BEHIND
 from processors.resolution.similarity import Nearest, is_sentence
 from processors.resolution.spelling import same_value
 from schemas import (
@@ -115,13 +116,16 @@ class ResolveStage:
         nearest: Nearest,
         metrics: Metrics,
         guard: Guard | None = None,
+        *,
+        behind: int = BEHIND,
     ) -> None:
-        """`guard` None: a replay, which is given what was let in."""
+        """`guard` None: a replay, which is given what was let in. `behind`: see `reconcile`."""
         self.topic: str = topic
         self._contract: type[Candidate] | type[Command] = Candidate if topic == "candidates" else Command
         self._nearest = nearest
         self._metrics = metrics
         self._guard = guard
+        self._behind = behind
 
     def prepare(self, message: Message) -> Candidate | Command:
         """Raises ValueError for anything that is not what the topic holds."""
@@ -361,7 +365,7 @@ class ResolveStage:
         for cell_key, of in ledgers.items():
             self._metrics.folds.labels("checkpoint" if of.start is not None else "nothing").inc()
             before = stored.get(cell_key, Cell())
-            folded[cell_key], made = reconcile(before, of.entries, of.retractions, start=of.start)
+            folded[cell_key], made = reconcile(before, of.entries, of.retractions, start=of.start, behind=self._behind)
             changes += [(change, again[cell_key].slot_key, cell_key) for change in made]
         ledger.save_cells(
             connection,

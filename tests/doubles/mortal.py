@@ -322,8 +322,8 @@ class Process:
         nearest = Nearest(comparison(EMBEDDER))
         self._streams: dict[str, Stage[Any]] = {
             "ingest": IngestStage(intake(), limits, self.metrics, sealer()),
-            "candidates": ResolveStage("candidates", nearest, self.metrics),
-            "commands": ResolveStage("commands", nearest, self.metrics),
+            "candidates": ResolveStage("candidates", nearest, self.metrics, behind=1),
+            "commands": ResolveStage("commands", nearest, self.metrics, behind=1),
             "feedback": FeedbackStage(gate(), rules(), self.metrics, lambda: EMBEDDER.model),
             "bury": BuryStage(),
         }

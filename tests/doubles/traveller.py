@@ -43,7 +43,7 @@ class Traveller:
         self.letters: list[Outgoing] = []
         self.turns: list[Outgoing] = []
         nearest = Nearest(lambda text, others: [float(text[:12] == other[:12]) for other in others])
-        self._stages = {name: ResolveStage(name, nearest, Metrics()) for name in ("candidates", "commands")}
+        self._stages = {name: ResolveStage(name, nearest, Metrics(), behind=1) for name in ("candidates", "commands")}
         self._offset = itertools.count()
         self._now = NOON
 
