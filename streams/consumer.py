@@ -1,5 +1,6 @@
-"""Faust's consumer with one costly step less, and without one hole: a message that can be handed on at once is, and what a
-rebalance throws away is read again. How long a broker may hold back an empty answer is a setting of ours.
+"""Faust's consumer with one costly step less, and without two holes: a message that can be handed on at once is; what a
+rebalance throws away is read again; and an offset that the broker did not take is committed again. How long a broker may hold
+back an empty answer is a setting of ours.
 
 For each message Faust races "hand it on" against "suspend", "stop" and "crash", with a task for each of the four. Nearly
 always the first is done without waiting for anything, and the four tasks cost more than all else that Faust does with it.
@@ -61,6 +62,35 @@ class PromptConsumer(Consumer):
             # Not `seek_to_beginning`, which leaves no position for a moment; Faust's watch over partitions trips over that.
             await self._thread.seek_wait(await self._thread.earliest_offsets(*never))
         return found
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        if not await super()._commit(offsets):
+            raise _RefusedError
+        return True
+
+    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
+        """As Faust's; what the broker refused is no commit, and goes with the next one.
+
+        A worker that was paused longer than its session commits into a rebalance and is told that its generation is over.
+        Faust takes that for done: where the partition stays with the worker, and nothing new comes, the group's offset stays
+        behind until the next rebalance, although everything is worked off and this process sees no lag.
+        """
+        try:
+            done: bool = await super()._commit_offsets(offsets, start_new_transaction)
+            return done
+        except _RefusedError:
+            held = self.assignment()
+            for place in [place for place in offsets if place in held]:
+                # Faust hands out what lies together behind the committed offset, and has forgotten these by now.
+                begin = self._committed_offset[place] or offsets[place] - 1
+                again = set(range(begin, offsets[place])) - self._acked_index[place]
+                self._acked_index[place] |= again
+                self._acked[place] = sorted([*self._acked[place], *again])
+            return False
+
+
+class _RefusedError(Exception):
+    """The broker did not take these offsets."""
 
 
 class PromptTransport(Transport):

@@ -92,7 +92,7 @@ class Held:
         held.id, held.status, held.value, held.version = self.id, self.status, self.value, version
         return held
 
-    def says_what(self, other: Held) -> bool:
+    def agrees_with(self, other: Held) -> bool:
         """Whether the two differ in nothing but the version."""
         if self is other or (self._content is not None and self._content is other._content):
             return True

@@ -253,7 +253,7 @@ class Simulation:
         changed: list[str] = []
         for rep, held in before.held():
             right = fresh.memories.get_held(rep)
-            if right is not None and right.says_what(held):
+            if right is not None and right.agrees_with(held):
                 fresh.memories.hold(rep, held)
                 continue
             old = held.memory

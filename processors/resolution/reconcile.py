@@ -59,7 +59,7 @@ def reconcile(
         if before is None:
             changes += history[held.id]
             continue
-        same_content = held.says_what(before)
+        same_content = held.agrees_with(before)
         if same_content and (held.status is not Status.ACTIVE or held.version <= before.version):
             cell.memories.hold(rep, before)
             cell.counts[rep] = max(cell.counts[rep], before.version)
