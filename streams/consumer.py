@@ -1,6 +1,6 @@
 """Faust's consumer with one costly step less, and without two holes: a message that can be handed on at once is; what a
-rebalance throws away is read again; and an offset that the broker did not take is committed again. How long a broker may hold
-back an empty answer is a setting of ours.
+rebalance throws away is read again; and an offset that the broker did not take is not taken for committed. How long a broker
+may hold back an empty answer is a setting of ours.
 
 For each message Faust races "hand it on" against "suspend", "stop" and "crash", with a task for each of the four. Nearly
 always the first is done without waiting for anything, and the four tasks cost more than all else that Faust does with it.
@@ -69,23 +69,16 @@ class PromptConsumer(Consumer):
         return True
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
-        """As Faust's; what the broker refused is no commit, and goes with the next one.
+        """As Faust's, but what the broker refused is not taken for committed.
 
-        A worker that was paused longer than its session commits into a rebalance and is told that its generation is over.
-        Faust takes that for done: where the partition stays with the worker, and nothing new comes, the group's offset stays
-        behind until the next rebalance, although everything is worked off and this process sees no lag.
+        It refuses when the generation is over: a rebalance follows, or has just been. That reads the messages again, from
+        where the group stands; with the offset of a refused commit in its head Faust would not let them be acknowledged, and
+        the group would look behind until the next rebalance, although everything is worked off.
         """
         try:
             done: bool = await super()._commit_offsets(offsets, start_new_transaction)
             return done
         except _RefusedError:
-            held = self.assignment()
-            for place in [place for place in offsets if place in held]:
-                # Faust hands out what lies together behind the committed offset, and has forgotten these by now.
-                begin = self._committed_offset[place] or offsets[place] - 1
-                again = set(range(begin, offsets[place])) - self._acked_index[place]
-                self._acked_index[place] |= again
-                self._acked[place] = sorted([*self._acked[place], *again])
             return False
 
 
