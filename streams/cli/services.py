@@ -13,6 +13,7 @@ import typer
 from starlette.types import ASGIApp
 
 from processors.exceptions import FatalError, PoisonError
+from streams.allocator import keep_small
 from streams.cli.embedded import Embedded, quiet_logs
 from streams.cli.output import console
 from streams.ending import leave
@@ -159,9 +160,10 @@ async def _until_stopped(health: Health, stop: asyncio.Event) -> None:
     """Until the signal; a stage that ends on its own ends the process before that (`streams.delivery`)."""
     watch = asyncio.create_task(health.watch())
     waiting = asyncio.create_task(stop.wait())
+    small = asyncio.create_task(keep_small())
     done, _pending = await asyncio.wait({watch, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    watch.cancel()
-    waiting.cancel()
+    for task in (watch, waiting, small):
+        task.cancel()
     if watch in done and watch.exception() is not None:
         raise FatalError("the watchdog stopped") from watch.exception()
     log.info("stopping: unfinished work goes back to the broker")

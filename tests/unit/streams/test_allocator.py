@@ -1,4 +1,4 @@
-"""The C library is asked how many arenas it has made for twelve threads that allocate at the same time."""
+"""How many arenas the C library makes for twelve threads, and what it keeps of what was freed."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ with tempfile.NamedTemporaryFile() as file:
     print(asked, file.read().count(b"<heap nr="))
 """
 
+_KEEP = """
+import asyncio, sys
+import psutil
+from streams.allocator import keep_small
+
+async def main():
+    held = [bytes(5_000) for _ in range(40_000)]
+    held[:] = held[::100]
+    before = psutil.Process().memory_info().rss
+    small = asyncio.create_task(keep_small())
+    await asyncio.sleep(0.5)
+    print(before // 10**6, psutil.Process().memory_info().rss // 10**6)
+    assert not small.done()
+    small.cancel()
+
+asyncio.run(main())
+"""
+
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives each thread an arena")
 
 
@@ -58,3 +76,11 @@ def test_what_the_operator_wants_comes_first() -> None:
     asked, arenas = count("ask", MALLOC_ARENA_MAX="3")
     assert not asked
     assert arenas == 3
+
+
+def test_what_is_free_between_things_that_stay_goes_back() -> None:
+    """Scenario: 200 MB are allocated, and of each hundred pieces all but one are freed."""
+    done = subprocess.run([sys.executable, "-c", _KEEP], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert before > 200
+    assert after < before / 2
