@@ -54,9 +54,8 @@ class Health:
     def stalled(self) -> dict[str, str]:
         """Stages that stand still for longer than the setting allows, and how."""
         delivery = self._runtime.delivery
-        return self._standstill.look(
-            delivery.progress, self._runtime.lags(), {stage for stage, _error in delivery.waits}
-        )
+        waiting = {stage for stage, _error in delivery.waits}
+        return self._standstill.look(delivery.progress, self._runtime.lags(), waiting, self._runtime.unseen())
 
     def live(self) -> dict[str, Any]:
         """Cheap: no server is asked."""

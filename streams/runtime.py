@@ -278,6 +278,14 @@ class Runtime:
                     found.append((app.memriver_stage, partition.topic, partition.partition, max(0, end - done)))
         return found
 
+    def unseen(self) -> set[str]:
+        """Stages that were given a partition and have had no answer about it from any broker since."""
+        return {
+            app.memriver_stage
+            for app in self._apps
+            if any(app.consumer.highwater(partition) is None for partition in app.consumer.assignment())
+        }
+
     async def stop(self, within: float | None = None) -> bool:
         """Leave the groups, so that others take over at once; unfinished work was never acknowledged.
 

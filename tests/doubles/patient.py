@@ -129,6 +129,7 @@ async def patient(truth: Truth, *, model: bool = False, stall_seconds: float = 1
             metrics=metrics,
             settings=SimpleNamespace(stall_seconds=stall_seconds, model_enabled=model),
             lags=list,
+            unseen=set,
         )
         stream = Stream(open_end=True)
         task = asyncio.create_task(delivery.run(stream, Words()))

@@ -77,6 +77,18 @@ async def test_fifty_thousand_messages_wait_in_the_log_and_not_in_memory(tmp_pat
     assert embedded.failure is None
 
 
+async def test_a_river_without_a_drop_in_it_has_looked_at_every_partition(tmp_path: Path) -> None:
+    """Scenario: nobody says anything. We expect each stage to know soon that nothing is there: it is not standing still."""
+    embedded = Embedded(settings(), tmp_path / "data")
+    await embedded.start()
+    try:
+        assigned = {app.memriver_stage for app in embedded.runtime._apps if app.consumer.assignment()}
+        assert assigned == {"ingest", "extract", "resolve", "feedback", "bury"}
+        await until(lambda: not embedded.runtime.unseen())
+    finally:
+        await embedded.stop()
+
+
 async def test_a_stop_while_the_model_hangs_gives_the_batch_back_unharmed(tmp_path: Path) -> None:
     with ModelServer(default=Behaviour.HANG) as server:
         embedded = Embedded(

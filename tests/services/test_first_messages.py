@@ -43,3 +43,24 @@ async def test_what_was_not_committed_is_read_again_from_the_beginning(
             event.ack()
         await app.stop()
     assert [event.message.offset for event in heard] == [0, 1, 2, 0, 1, 2]
+
+
+async def test_an_empty_partition_is_one_that_was_looked_at(
+    kafka: Kafka, create_topics: Callable[..., None], topics_prefix: str, tmp_path: Path
+) -> None:
+    """The watchdog ends a process that never hears anything of a partition; of an empty one it hears that it is empty."""
+    create_topics(f"{topics_prefix}turns", partitions=3)
+    settings = Settings(_env_file=None, kafka_bootstrap=kafka.bootstrap, topic_prefix=topics_prefix, data_dir=tmp_path)
+    app = make_app(settings, "ingest")
+
+    @app.agent(raw_topic(app, settings.topic("turns")))  # type: ignore[untyped-decorator]  # Faust's
+    async def hear(stream: Any) -> None:
+        async for _event in stream.noack().events():
+            raise AssertionError("there is nothing to hear")
+
+    await app.start()
+    try:
+        await until(lambda: len(app.consumer.assignment()) == 3)
+        await until(lambda: all(app.consumer.highwater(place) == 0 for place in app.consumer.assignment()))
+    finally:
+        await app.stop()

@@ -204,6 +204,7 @@ def test_the_status_code_says_whether_it_is_ready(truth: Truth) -> None:
         metrics=Metrics(),
         settings=SimpleNamespace(stall_seconds=1e9, model_enabled=False),
         lags=list,
+        unseen=set,
     )
     client = TestClient(web_app(Health(runtime, now=lambda: NOW), runtime))
     assert (client.get("/readyz").status_code, client.get("/readyz").json()["status"]) == (200, "ready")
@@ -227,6 +228,7 @@ async def test_a_worker_that_has_nothing_to_do_with_vectors_does_not_ask_for_the
         metrics=Metrics(),
         settings=SimpleNamespace(stall_seconds=1e9, model_enabled=False),
         lags=list,
+        unseen=set,
     )
     fine, report = await Health(runtime, now=lambda: NOW).ready()
     assert (fine, report["status"], report["vectors"]) == (True, "ready", "off")

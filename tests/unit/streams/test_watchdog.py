@@ -71,6 +71,28 @@ def test_a_stage_that_never_took_anything_stands_still_too() -> None:
     assert list(watch.look({}, behind(1))) == ["resolve"]
 
 
+def test_a_partition_that_is_never_read_from_is_a_standstill() -> None:
+    """Scenario: a rebalance never ends; the process has its partitions and no idea of what lies there, so it sees no lag.
+    Others of its partitions go on."""
+    clock = Clock()
+    watch = Standstill(LIMIT, clock)
+    assert watch.look({"resolve": Progress(handled=1)}, [], unseen={"resolve"}) == {}
+    clock.at += LIMIT + 1
+    found = watch.look({"resolve": Progress(handled=2)}, [], unseen={"resolve"})
+    assert found == {"resolve": "a partition was assigned 101 s ago and never read from"}
+
+
+@pytest.mark.parametrize("case", ["read from", "told to wait"])
+def test_a_partition_that_is_read_from_after_all_starts_the_clock_anew(case: str) -> None:
+    clock = Clock()
+    watch = Standstill(LIMIT, clock)
+    for look in range(3):
+        unseen = set() if case == "read from" and look == 1 else {"resolve"}
+        told = {"resolve"} if case == "told to wait" and look == 1 else set()
+        assert watch.look({}, [], told, unseen) == {}
+        clock.at += LIMIT * 0.9
+
+
 @pytest.mark.parametrize("case", ["finishes", "no lag", "told to wait"])
 def test_a_stage_that_finishes_or_has_nothing_to_do_or_was_told_to_wait_does_not_stand_still(case: str) -> None:
     clock = Clock()
@@ -118,7 +140,7 @@ async def main():
     delivery = Delivery(truth, servers, ThreadPoolExecutor(2), metrics, now=lambda: NOW)
     held = OneCollection(servers, HashingEmbedder())
     runtime = SimpleNamespace(uses_vectors=True, truth=truth, collections=held, producer=servers, delivery=delivery,
-                              metrics=metrics, lags=list,
+                              metrics=metrics, lags=list, unseen=set,
                               settings=SimpleNamespace(stall_seconds=0.2, model_enabled=False))
     stream = Stream([message(0, b"word")], open_end=True)
     await asyncio.gather(delivery.run(stream, Words()), Health(runtime, now=lambda: NOW).watch(0.05))
