@@ -276,7 +276,8 @@ class Eraser:
         again = int(item.steps.get("looks", 0)) + 1
         if sum(left.values()):
             if again >= _LOOKS:
-                log.error("erasure %s: something is still there after %d looks", item.erasure_id, again)
+                where = ", ".join(f"{number} in {store}" for store, number in left.items() if number)
+                log.error("erasure %s: something is still there after %d looks: %s", item.erasure_id, again, where)
             return await self._in_thread(lambda connection: self._again(connection, item, again))
 
         def work(connection: Connection) -> bool:

@@ -155,6 +155,7 @@ class ResolveStage:
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]], now: datetime
     ) -> list[Outgoing]:
         """The owners' row locks first, so that a worker that was paused and came back cannot interfere."""
+        group = self._without_repeated_erasures(connection, group)
         owners = {
             item.item.owner_key: (item.item.tenant, item.item.owner_kind.value, item.item.owner) for item in group
         }
@@ -175,6 +176,18 @@ class ResolveStage:
         again = [claim for claim in claims if claim.candidate_id in known and claim.decision in ("accept", "mask")]
         turns.remember_again(connection, {claim.turn_key: claim.turn_revision for claim in again})
         return self._publish(connection, work, changes)
+
+    def _without_repeated_erasures(
+        self, connection: Connection, group: Sequence[Delivered[Candidate | Command]]
+    ) -> Sequence[Delivered[Candidate | Command]]:
+        """Locking the owner of one that was carried out, and comes again, would make a row for somebody who is gone."""
+        erasures = {
+            item.item.command_id: item
+            for item in group
+            if isinstance(item.item, Command) and item.item.kind is CommandKind.ERASE
+        }
+        done = outbox.seen(connection, self.name, list(erasures)) if erasures else set()
+        return [item for item in group if not (isinstance(item.item, Command) and item.item.command_id in done)]
 
     def _obey(
         self, connection: Connection, work: _Group, group: Sequence[Delivered[Candidate | Command]]
