@@ -179,6 +179,10 @@ class Cell:
         key = value_key(value)
         return self.aliases.get(key, key)
 
+    def known(self) -> dict[str, Held]:
+        """By id, every memory that has been given versions here; a retired one comes before one of the same id that is not."""
+        return {held.id: held for memories in (self.memories, self.retired) for _name, held in memories.held()}
+
     def copy(self) -> Cell:
         """A cell that can change without touching this one; memories are immutable and shared."""
         return Cell(

@@ -46,7 +46,7 @@ def reconcile(
 
     With the stored cell's checkpoint as `start`, `entries` are those behind it, and no retraction voids one before it.
     """
-    known = {held.id: held for memories in (stored.memories, stored.retired) for _name, held in memories.held()}
+    known = stored.known()
     simulation = Simulation(start, {memory_id: held.version for memory_id, held in known.items()})
     cell = simulation.run(entries, retractions, behind=behind)
     cell.checkpoint = simulation.checkpoint
@@ -79,9 +79,7 @@ def reconcile(
 
 def _without_gaps(stored: Cell, steps: Sequence[Step]) -> list[Change]:
     """Fill the versions that a step skips (a memory rests while it is not active) with the state that it arrives at."""
-    versions = {
-        held.id: held.version for memories in (stored.memories, stored.retired) for _name, held in memories.held()
-    }
+    versions = {memory_id: held.version for memory_id, held in stored.known().items()}
     changes: list[Change] = []
     for step in steps:
         memory = step.memory

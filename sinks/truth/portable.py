@@ -152,8 +152,7 @@ def pages(connection: Connection, query: Any, *key: Any) -> Iterator[Any]:
 
 
 def _memory_ids(body: bytes) -> list[str]:
-    cell = Cell.from_bytes(body)
-    return sorted({held.id for memories in (cell.memories, cell.retired) for _name, held in memories.held()})
+    return sorted(Cell.from_bytes(body).known())
 
 
 def _claims(connection: Connection, cell_keys: Sequence[str]) -> dict[str, list[ExportedClaim]]:

@@ -181,12 +181,12 @@ class ResolveStage:
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]]
     ) -> Sequence[Delivered[Candidate | Command]]:
         """Locking the owner of one that was carried out, and comes again, would make a row for somebody who is gone."""
-        erasures = {
-            item.item.command_id: item
+        erasures = [
+            item.item.command_id
             for item in group
             if isinstance(item.item, Command) and item.item.kind is CommandKind.ERASE
-        }
-        done = outbox.seen(connection, self.name, list(erasures)) if erasures else set()
+        ]
+        done = outbox.seen(connection, self.name, erasures)
         return [item for item in group if not (isinstance(item.item, Command) and item.item.command_id in done)]
 
     def _obey(
