@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from sinks.sealing.identity import Identities
 from sinks.truth import suppression
+from sinks.truth.together import Questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class Guard:
 
     def __init__(self, identities: Identities) -> None:
         self.identities = identities
+
+    def foreseen(self, named: Sequence[Named]) -> Questions:
+        """What `refuses` will ask; see `sinks.truth.together.foresee`."""
+        tenants = {self.identities.tenant(item.tenant) for item in named}
+        return suppression.holding(tenants | {self.identities.owner(item.owner_key) for item in named})
 
     def refuses(self, connection: Connection, named: Sequence[Named]) -> list[bool]:
         """Which of these must leave nothing behind."""

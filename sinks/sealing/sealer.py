@@ -20,6 +20,7 @@ from sinks.sealing.wrapping import KeyWrapper
 from sinks.truth import keys, suppression
 from sinks.truth.keys import WrappedKey
 from sinks.truth.suppression import Subject
+from sinks.truth.together import Questions
 
 CACHED_KEYS = 50_000
 """Data keys kept unwrapped, about 500 bytes each: unwrapping costs a call to the key service where there is one."""
@@ -117,6 +118,11 @@ class Sealer:
     def __init__(self, identities: Identities, data_keys: DataKeys) -> None:
         self.identities = identities
         self.data_keys = data_keys
+
+    def foreseen(self, turns: Sequence[Turn]) -> Questions:
+        """What `admit` will ask first; see `sinks.truth.together.foresee`."""
+        tenants = {self.identities.tenant(turn.tenant) for turn in turns}
+        return suppression.holding(tenants | {self.identities.owner(turn.owner_key) for turn in turns})
 
     def admit(self, connection: Connection, turns: Sequence[Turn], now: datetime) -> Admission:
         """Look the group's people up, under a shared lock; those who come for the first time get a key.

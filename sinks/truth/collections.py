@@ -17,7 +17,9 @@ import orjson
 from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from processors.exceptions import PoisonError
+from sinks.truth.engine import Truth
 from sinks.truth.tables import collections
+from sinks.truth.together import foresee
 
 
 class State(StrEnum):
@@ -95,7 +97,19 @@ def refusal(words: str) -> PoisonError:
 
 def existing(connection: Connection) -> list[CollectionRow]:
     """Every collection that may still hold vectors, the live one first."""
+    return _existing(connection, ends=False)
+
+
+def listed(truth: Truth) -> list[CollectionRow]:
+    """The same, in a transaction of its own."""
+    with truth.reading() as connection:
+        return _existing(connection, ends=True)
+
+
+def _existing(connection: Connection, *, ends: bool) -> list[CollectionRow]:
     query = select(collections).where(collections.c.status != State.DROPPED.value)
+    if ends:
+        foresee(connection, [query], ends=True)
     found = [_row(row) for row in connection.execute(query).mappings()]
     return sorted(found, key=lambda row: (row.status is not State.LIVE, row.name))
 

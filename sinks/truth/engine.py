@@ -57,8 +57,7 @@ def make_engine(url: str, *, pool_size: int = 8) -> Engine:
         max_overflow=4,
         pool_recycle=_RECYCLE_SECONDS,
         isolation_level="READ COMMITTED",
-        connect_args={"charset": "utf8mb4", "connect_timeout": 5, "read_timeout": 60, "write_timeout": 60}
-        | {"client_flag": together.CLIENT_FLAGS},
+        connect_args={"charset": "utf8mb4", "connect_timeout": 5, "read_timeout": 60, "write_timeout": 60},
     )
     _ask_the_rested(engine)
     together.listen(engine)

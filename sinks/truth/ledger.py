@@ -11,6 +11,14 @@ from processors.resolution import Cell, Entry, Retraction
 from schemas import Candidate
 from sinks.truth.sql import chunks, insert_rows, replace_rows
 from sinks.truth.tables import cells, claims, owners, retractions
+from sinks.truth.together import Questions
+
+
+def locking_owners(owner_keys: Iterable[str]) -> Questions:
+    """What `lock_owners` asks."""
+    for chunk in chunks(sorted(set(owner_keys))):
+        query = select(owners.c.owner_key, owners.c.seq).where(owners.c.owner_key.in_(chunk))
+        yield query.order_by(owners.c.owner_key).with_for_update()
 
 
 def lock_owners(connection: Connection, wanted: Mapping[str, tuple[str, str, str]]) -> dict[str, int]:
@@ -19,9 +27,8 @@ def lock_owners(connection: Connection, wanted: Mapping[str, tuple[str, str, str
     The row lock is what makes "one writer per owner" true even for a worker that was paused and came back.
     """
     found: dict[str, int] = {}
-    for chunk in chunks(sorted(wanted)):
-        query = select(owners.c.owner_key, owners.c.seq).where(owners.c.owner_key.in_(chunk))
-        for row in connection.execute(query.order_by(owners.c.owner_key).with_for_update()):
+    for query in locking_owners(wanted):
+        for row in connection.execute(query):
             found[row.owner_key] = row.seq
     missing = [
         {"owner_key": key, "tenant": tenant, "owner_kind": kind, "owner": owner, "seq": 0}
@@ -43,11 +50,17 @@ def save_sequences(
     replace_rows(connection, owners, rows)
 
 
+def knowing_claims(claim_ids: Iterable[str]) -> Questions:
+    """What `known_claims` asks."""
+    for chunk in chunks(sorted(set(claim_ids))):
+        yield select(claims.c.claim_id).where(claims.c.claim_id.in_(chunk))
+
+
 def known_claims(connection: Connection, claim_ids: Iterable[str]) -> set[str]:
     """Which claims the ledger already has: the resolver's inbox."""
     found: set[str] = set()
-    for chunk in chunks(claim_ids):
-        found |= set(connection.execute(select(claims.c.claim_id).where(claims.c.claim_id.in_(chunk))).scalars())
+    for query in knowing_claims(claim_ids):
+        found |= set(connection.execute(query).scalars())
     return found
 
 
@@ -112,11 +125,17 @@ def cells_of_turns(connection: Connection, turn_keys: Iterable[str]) -> dict[str
     return found
 
 
+def loading_cells(cell_keys: Iterable[str]) -> Questions:
+    """What `load_cells` asks."""
+    for chunk in chunks(sorted(set(cell_keys))):
+        yield select(cells.c.cell_key, cells.c.body).where(cells.c.cell_key.in_(chunk))
+
+
 def load_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str, Cell]:
     """Folded state of the cells that exist."""
     found: dict[str, Cell] = {}
-    for chunk in chunks(cell_keys):
-        for row in connection.execute(select(cells.c.cell_key, cells.c.body).where(cells.c.cell_key.in_(chunk))):
+    for query in loading_cells(cell_keys):
+        for row in connection.execute(query):
             found[row.cell_key] = Cell.from_bytes(row.body)
     return found
 
@@ -130,11 +149,17 @@ def slots_of_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str
     return found
 
 
+def looking_into_slots(slot_keys: Iterable[str], *, limit: int) -> Questions:
+    """What `cells_of_slots` asks, a slot at a time in the order of their keys."""
+    for slot_key in sorted(set(slot_keys)):
+        yield select(cells.c.cell_key, cells.c.body).where(cells.c.slot_key == slot_key).limit(limit)
+
+
 def cells_of_slots(connection: Connection, slot_keys: Iterable[str], *, limit: int) -> dict[str, dict[str, Cell]]:
     """The cells of each slot (a multi-valued slot has one per value), at most `limit` each."""
+    wanted = sorted(set(slot_keys))
     found: dict[str, dict[str, Cell]] = {}
-    for slot_key in sorted(set(slot_keys)):
-        query = select(cells.c.cell_key, cells.c.body).where(cells.c.slot_key == slot_key).limit(limit)
+    for slot_key, query in zip(wanted, looking_into_slots(wanted, limit=limit), strict=True):
         found[slot_key] = {row.cell_key: Cell.from_bytes(row.body) for row in connection.execute(query)}
     return found
 
@@ -168,11 +193,16 @@ def save_retraction(
     return before
 
 
+def retracting(turn_keys: Iterable[str]) -> Questions:
+    """What `retractions_of` asks."""
+    for chunk in chunks(sorted(set(turn_keys))):
+        yield select(retractions).where(retractions.c.target_turn_key.in_(chunk))
+
+
 def retractions_of(connection: Connection, turn_keys: Iterable[str]) -> dict[str, list[Retraction]]:
     """Retractions by the turn they aim at."""
     found: dict[str, list[Retraction]] = {}
-    for chunk in chunks(sorted(set(turn_keys))):
-        query = select(retractions).where(retractions.c.target_turn_key.in_(chunk))
+    for query in retracting(turn_keys):
         for row in connection.execute(query):
             item = Retraction(row.order_key, row.target_turn_key, row.below_revision)
             found.setdefault(row.target_turn_key, []).append(item)

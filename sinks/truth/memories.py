@@ -13,6 +13,7 @@ from processors.resolution import Change
 from schemas import Candidate, Memory, MemoryUpdated, Status, new_id
 from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import decisions, memories, memory_versions, reviews
+from sinks.truth.together import foresee
 
 
 def save(connection: Connection, rows: Iterable[tuple[Memory, str, str]]) -> None:
@@ -82,17 +83,22 @@ def _envelope(event: MemoryUpdated) -> str:
     return orjson.dumps(beside).decode()
 
 
+def versions_of(connection: Connection, ids: Iterable[str]) -> dict[str, int]:
+    """The present version of each of these memories that exists, in a read-only transaction, which is over with that."""
+    queries = [
+        select(memories.c.id, memories.c.version).where(memories.c.id.in_(chunk)) for chunk in chunks(sorted(ids))
+    ]
+    foresee(connection, queries, ends=True)
+    return {row.id: row.version for query in queries for row in connection.execute(query)}
+
+
 def overtaking(connection: Connection, said: Mapping[str, int]) -> tuple[list[MemoryUpdated], list[str]]:
     """The present events, as they were published, of memories that are further than `said` (id to version); and what is gone."""
     found: list[MemoryUpdated] = []
-    gone: list[str] = []
-    for chunk in chunks(sorted(said)):
-        held = select(memories.c.id, memories.c.version).where(memories.c.id.in_(chunk))
-        versions = {row.id: row.version for row in connection.execute(held)}
-        gone += [memory_id for memory_id in chunk if memory_id not in versions]
-        for memory_id, version in versions.items():
-            if version <= said[memory_id]:
-                continue
+    versions = versions_of(connection, said)
+    gone = sorted(said.keys() - versions.keys())
+    for memory_id, version in versions.items():
+        if version > said[memory_id]:
             place = (memory_versions.c.memory_id == memory_id, memory_versions.c.version == version)
             row = connection.execute(select(memory_versions).where(*place)).one_or_none()
             if row is not None and row.envelope is not None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, select, update
 
 from sinks.truth.sql import chunks, insert_rows
 from sinks.truth.tables import subjects
+from sinks.truth.together import Questions
 
 Kind = Literal["tenant", "owner", "conversation", "memory", "turn"]
 
@@ -80,8 +81,12 @@ def _row(subject: Subject, now: datetime) -> dict[str, Any]:
     }
 
 
-def _read(connection: Connection, subject_keys: Iterable[str], *, shared: bool | None) -> dict[str, Subject]:
-    found: dict[str, Subject] = {}
+def holding(subject_keys: Iterable[str]) -> Questions:
+    """What `held` asks; see `together.foresee`."""
+    return _selects(subject_keys, shared=True)
+
+
+def _selects(subject_keys: Iterable[str], *, shared: bool | None) -> Questions:
     columns = (
         subjects.c.subject_key,
         subjects.c.kind,
@@ -92,8 +97,13 @@ def _read(connection: Connection, subject_keys: Iterable[str], *, shared: bool |
     )
     for chunk in chunks(sorted(set(subject_keys))):
         query = select(*columns).where(subjects.c.subject_key.in_(chunk)).order_by(subjects.c.subject_key)
-        if shared is not None:
-            query = query.with_for_update(read=shared)
+        yield query if shared is None else query.with_for_update(read=shared)
+
+
+def _read(connection: Connection, subject_keys: Iterable[str], *, shared: bool | None) -> dict[str, Subject]:
+    found: dict[str, Subject] = {}
+    for query in _selects(subject_keys, shared=shared):
         for row in connection.execute(query):
-            found[row.subject_key] = Subject(*row)
+            values: tuple[Any, ...] = tuple(row)
+            found[row.subject_key] = Subject(*values)
     return found

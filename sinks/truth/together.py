@@ -1,31 +1,35 @@
-"""Truth, together: on MySQL and MariaDB the rows that a transaction writes are sent in one round trip, not one by one.
+"""Truth, together: on MySQL and MariaDB a transaction goes to the server as seldom as it can.
 
 A group's transaction reads a little and then writes half a dozen tables. Each statement alone is a way to the server and
 back, and two changes of thread on either side; among busy threads that takes ten times as long as the statement. What is
 written with `later` waits in this process until something is read in the same transaction, or until the COMMIT, and then
-goes as one message of several statements, in the order in which they were given. So a transaction sees its own writes, and
-fails as it would have failed: at the first statement that the server refuses, and then all of it is rolled back.
+goes with it as one message of several statements, in the order in which they were given. So a transaction sees its own
+writes, and fails as it would have failed: at the first statement that the server refuses, and then all of it is rolled back.
+What it will read first can be asked for at once with `foresee`. Nor is the server told to roll back where it has been told
+nothing since the last COMMIT.
 
 Values are escaped one statement at a time, exactly as the driver would for each alone; strings in a quarter of its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pymysql
+from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from pymysql.cursors import Cursor
-from sqlalchemy import Connection, Engine, Executable, event
+from sqlalchemy import Connection, Engine, Executable, Select, event
 
-CLIENT_FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
-"""Of a connection that can; FOUND_ROWS is what SQLAlchemy sets, and what flags of our own would otherwise replace."""
+_FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
+"""FOUND_ROWS is what SQLAlchemy sets, and what flags of our own would otherwise replace."""
 
 _MOST_BYTES = 1_000_000
-"""Of one message, unless a single statement is larger; the smallest server default for a packet is 16 MB."""
-_LATER, _ALL, _UNSENT = "memriver_later", "memriver_all", "memriver_unsent"
+"""Of what waits, unless a single statement is larger; the smallest server default for a packet is 16 MB."""
+_LATER, _FORESEEN, _ASKED = "memriver_later", "memriver_foreseen", "memriver_asked"
 
 
 def escaped(text: str) -> str:
@@ -41,18 +45,83 @@ def escaped(text: str) -> str:
     )
 
 
-@dataclass(slots=True)
-class _Unsent:
-    statements: list[bytes] = field(default_factory=list)
-    size: int = 0
+class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
+    """The driver's, with statements that wait for the next one, and answers that wait for their question."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._answers: dict[bytes, MySQLResult] = {}
+        self._told = False
+        super().__init__(*args, **settings)
+
+    def keep(self, statement: bytes) -> None:
+        """Have this statement, which returns nothing, go with the next one."""
+        if self._size >= _MOST_BYTES:
+            last = self._waiting.pop()
+            self.query(last)
+        self._answers.clear()
+        self._waiting.append(statement)
+        self._size += len(statement)
+
+    def foresee(self, questions: Sequence[bytes], *, ends: bool) -> None:
+        """Ask these now, in one message with what waits; they are answered when they are asked."""
+        self.query(b";".join([*questions, b"ROLLBACK"] if ends else questions))
+        answers = [self._result]
+        for _ in questions[1:]:
+            self.next_result()
+            answers.append(self._result)
+        if ends:
+            self.next_result()
+            self._told = False
+        for answer in answers:
+            answer.has_next = False
+        self._answers = dict(zip(questions, answers, strict=True))
+
+    def query(self, sql: str | bytes | bytearray, unbuffered: bool = False) -> int:
+        """As the driver's; what waits goes in front of it, in the same message."""
+        raw = sql.encode(self.encoding, "surrogateescape") if isinstance(sql, str) else bytes(sql)
+        answer = self._answers.pop(raw, None)
+        if answer is not None:
+            self._result = answer
+            return int(answer.affected_rows)
+        waiting = self._taken()
+        self._told = True
+        affected: int = super().query(b";".join([*waiting, raw]), unbuffered)
+        # The server stops at the first statement that it refuses, and says so in that statement's place.
+        for _ in waiting:
+            affected = self.next_result(unbuffered)
+        return affected
+
+    def commit(self) -> None:
+        """As the driver's; a transaction that cannot be committed is over as well."""
+        try:
+            if self._waiting:
+                self.query(b"COMMIT")
+            elif self._told:
+                super().commit()
+        except BaseException:
+            with contextlib.suppress(Exception):  # what is to be told is why
+                self.rollback()
+            raise
+        self._told = False
+        self._answers.clear()
+
+    def rollback(self) -> None:
+        """As the driver's, where the server has anything to forget."""
+        self._taken()
+        if self._told:
+            super().rollback()
+            self._told = False
+
+    def _taken(self) -> list[bytes]:
+        self._answers.clear()
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        return waiting
 
 
 class _Writer(Cursor):  # type: ignore[misc]
     """Makes statements out of parameters as the driver does, and keeps them instead of sending them."""
-
-    def __init__(self, connection: Any, unsent: _Unsent) -> None:
-        super().__init__(connection)
-        self._unsent = unsent
 
     def _mogrify(self, query: Any, args: Any) -> str:
         if isinstance(args, dict) and not self.connection.server_status & SERVER_STATUS_NO_BACKSLASH_ESCAPES:
@@ -65,8 +134,7 @@ class _Writer(Cursor):  # type: ignore[misc]
 
     def _query(self, q: Any) -> int:
         raw = q.encode(self.connection.encoding, "surrogateescape") if isinstance(q, str) else bytes(q)
-        self._unsent.statements.append(raw)
-        self._unsent.size += len(raw)
+        self.connection.keep(raw)
         return 0
 
 
@@ -78,20 +146,48 @@ def later(connection: Connection, statement: Executable, rows: Sequence[Mapping[
     connection.execute(statement, rows, execution_options={_LATER: True})
 
 
+Questions = Iterator[Select[Any]]
+"""What a function asks, by a function of its own, so that whoever calls it can foresee it."""
+
+
+def foresee(connection: Connection, questions: Iterable[Select[Any]], *, ends: bool = False) -> None:
+    """Ask in one round trip what the transaction is about to ask.
+
+    Each of these that is then asked, in the same words and before anything else is asked or written, is answered from
+    there; so what is foreseen wrongly costs time and nothing else. Locks are taken in the order given. With `ends` the
+    transaction, in which nothing was written, is over in the same round trip; what is asked besides is another one's. Does
+    nothing on SQLite.
+    """
+    if not isinstance(connection.connection.dbapi_connection, _Connection):
+        return
+    words: list[bytes] = []
+    for question in questions:
+        connection.execute(question, execution_options={_FORESEEN: words})
+    if words:
+        # By way of SQLAlchemy, which knows what a driver's error means for its connection.
+        connection.exec_driver_sql("", execution_options={_ASKED: (words, ends), "no_parameters": True})
+
+
 def listen(engine: Engine) -> None:
-    """Have the connections of this engine, which were made with `CLIENT_FLAGS`, send `later` statements together."""
+    """Have the connections of this engine send `later` statements, and what is foreseen, together."""
+    event.listen(engine, "do_connect", _connect)
     event.listen(engine, "do_execute", _keep)
     event.listen(engine, "do_executemany", _keep_many)
-    event.listen(engine, "do_execute_no_params", _send_all)
-    event.listen(engine, "before_cursor_execute", _before)
-    event.listen(engine, "commit", _send)
-    event.listen(engine, "rollback", _forget)
+    event.listen(engine, "do_execute_no_params", _ask)
+
+
+def _connect(_dialect: Any, _record: Any, args: list[Any], settings: dict[str, Any]) -> _Connection:
+    return _Connection(*args, **settings | {"client_flag": _FLAGS})
 
 
 def _keep(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    if not context.execution_options.get(_LATER):
+    options = context.execution_options
+    if _FORESEEN in options:
+        options[_FORESEEN].append(cursor.mogrify(statement, parameters).encode(cursor.connection.encoding))
+        return True
+    if not options.get(_LATER):
         return False
-    _Writer(cursor.connection, _unsent_of(context.root_connection)).execute(statement, parameters)
+    _Writer(cursor.connection).execute(statement, parameters)
     # SQLAlchemy asks for it after one row; the driver sets it with an answer only.
     cursor.lastrowid = None
     return True
@@ -100,42 +196,13 @@ def _keep(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
 def _keep_many(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
     if not context.execution_options.get(_LATER):
         return False
-    _Writer(cursor.connection, _unsent_of(context.root_connection)).executemany(statement, parameters)
+    _Writer(cursor.connection).executemany(statement, parameters)
     return True
 
 
-def _send_all(cursor: Any, statement: str, context: Any) -> bool:
-    if not context.execution_options.get(_ALL):
+def _ask(cursor: Any, _statement: str, context: Any) -> bool:
+    if _ASKED not in context.execution_options:
         return False
-    cursor.execute(statement)
-    # The server stops at the first statement that it refuses, and says so in that statement's place.
-    while cursor.nextset():
-        pass
+    words, ends = context.execution_options[_ASKED]
+    cursor.connection.foresee(words, ends=ends)
     return True
-
-
-def _before(connection: Connection, _cursor: Any, _statement: str, _parameters: Any, context: Any, _many: bool) -> None:
-    options = context.execution_options
-    if options.get(_ALL):
-        return
-    unsent: _Unsent | None = connection.info.get(_UNSENT)
-    if unsent is not None and (not options.get(_LATER) or unsent.size >= _MOST_BYTES):
-        _send(connection)
-
-
-def _unsent_of(connection: Connection) -> _Unsent:
-    unsent: _Unsent = connection.info.setdefault(_UNSENT, _Unsent())
-    return unsent
-
-
-def _send(connection: Connection) -> None:
-    unsent: _Unsent | None = connection.info.pop(_UNSENT, None)
-    if unsent is not None:
-        text = b";".join(unsent.statements).decode("utf-8", "surrogateescape")
-        connection.exec_driver_sql(text, execution_options={_ALL: True, "no_parameters": True})
-
-
-def _forget(connection: Connection) -> None:
-    # What a broken connection had is gone with it, and asking it would make a new one.
-    if not connection.invalidated:
-        connection.info.pop(_UNSENT, None)

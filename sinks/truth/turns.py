@@ -13,7 +13,7 @@ from processors.resolution.entry import order_key
 from schemas import Outcome, Turn
 from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import claims, conversations, turns
-from sinks.truth.together import later
+from sinks.truth.together import Questions, later
 
 RECENT = 8
 """Texts a conversation remembers to see that one is repeated."""
@@ -76,9 +76,8 @@ class Waiting:
     turn: Turn
 
 
-def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]:
-    """The turns among `turn_keys` that truth has."""
-    found: dict[str, Stored] = {}
+def knowing(turn_keys: Iterable[str]) -> Questions:
+    """What `known` asks; see `together.foresee`."""
     columns = (
         turns.c.turn_key,
         turns.c.revision,
@@ -88,18 +87,39 @@ def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]
         turns.c.tokens,
         turns.c.reason,
     )
-    for chunk in chunks(turn_keys):
-        for row in connection.execute(select(*columns).where(turns.c.turn_key.in_(chunk))):
-            found[row.turn_key] = Stored(*row[:-1], deleted=row.reason == "deleted")
+    for chunk in chunks(sorted(set(turn_keys))):
+        yield select(*columns).where(turns.c.turn_key.in_(chunk))
+
+
+def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]:
+    """The turns among `turn_keys` that truth has."""
+    found: dict[str, Stored] = {}
+    for query in knowing(turn_keys):
+        for row in connection.execute(query):
+            found[row.turn_key] = Stored(
+                row.turn_key,
+                row.revision,
+                row.content_hash,
+                row.pending,
+                row.outcome,
+                row.tokens,
+                deleted=row.reason == "deleted",
+            )
     return found
+
+
+def locking_conversations(keys: Iterable[str]) -> Questions:
+    """What `lock_conversations` asks; see `together.foresee`."""
+    for chunk in chunks(sorted(set(keys))):
+        query = select(conversations).where(conversations.c.conversation_key.in_(chunk))
+        yield query.order_by(conversations.c.conversation_key).with_for_update()
 
 
 def lock_conversations(connection: Connection, keys: Iterable[str]) -> dict[str, Conversation]:
     """The conversations among `keys` that exist, locked in key order so that two writers cannot deadlock."""
     found: dict[str, Conversation] = {}
-    for chunk in chunks(sorted(set(keys))):
-        query = select(conversations).where(conversations.c.conversation_key.in_(chunk))
-        for row in connection.execute(query.order_by(conversations.c.conversation_key).with_for_update()):
+    for query in locking_conversations(keys):
+        for row in connection.execute(query):
             found[row.conversation_key] = _conversation(row)
     return found
 

@@ -133,8 +133,7 @@ class Collections:
 
     def listed(self) -> list[CollectionRow]:
         """What truth lists now, the live one first."""
-        with self._truth.reading() as connection:
-            rows = collections.existing(connection)
+        rows = collections.listed(self._truth)
         self._close_all_but({row.name for row in rows})
         return rows
 
@@ -299,8 +298,7 @@ class Collections:
             self._take_what_is_live()
 
     def _take_what_is_live(self) -> None:
-        with self._truth.reading() as connection:
-            rows = collections.existing(connection)
+        rows = collections.listed(self._truth)
         live = next((row for row in rows if row.status is State.LIVE), None)
         if live is None:
             raise FatalError("no vector collection is live: start a worker once, it registers the configured embedder")

@@ -20,6 +20,7 @@ from schemas import Command, CommandKind, Outcome, Role, Turn, digest, new_id
 from sinks.sealing import Admission, Sealer, read_frame
 from sinks.truth import deadletters, memories, turns
 from sinks.truth.outbox import Outgoing
+from sinks.truth.together import foresee
 from sinks.truth.turns import Conversation, Stored
 from streams.deadletter import dead_letter, letters_out
 from streams.delivery import Delivered, Message
@@ -73,11 +74,13 @@ class IngestStage:
 
     def commit(self, connection: Connection, group: Sequence[Delivered[Judged]], now: datetime) -> list[Outgoing]:
         """Each turn once, whatever arrives twice; retractions; batches that are full or whose conversation ended."""
-        work = _Group(
-            now,
-            turns.known(connection, {item.item.turn.turn_key for item in group}),
-            turns.lock_conversations(connection, {item.item.turn.conversation_key for item in group}),
-        )
+        turn_keys = {item.item.turn.turn_key for item in group}
+        conversation_keys = {item.item.turn.conversation_key for item in group}
+        questions = [*turns.knowing(turn_keys), *turns.locking_conversations(conversation_keys)]
+        if self._sealer is not None:
+            questions += self._sealer.foreseen([item.item.turn for item in group])
+        foresee(connection, questions)
+        work = _Group(now, turns.known(connection, turn_keys), turns.lock_conversations(connection, conversation_keys))
         admission = None
         if self._sealer is not None:
             admission = self._sealer.admit(connection, [item.item.turn for item in group], now)

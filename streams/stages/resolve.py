@@ -43,6 +43,7 @@ from schemas import (
 from sinks.sealing.guard import Guard, Named
 from sinks.truth import deadletters, ledger, memories, outbox, portable, reviews, turns
 from sinks.truth.outbox import Outgoing
+from sinks.truth.together import Questions, foresee
 from streams.deadletter import dead_letter, letters_out
 from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
@@ -135,8 +136,23 @@ class ResolveStage:
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]], now: datetime
     ) -> list[Outgoing]:
         """One transaction, in as many runs as it takes for each stated version to be compared with the state before it."""
+        foresee(connection, self._foreseen([item.item for item in group]))
         admitted = self._admitted(connection, group)
         return [message for run in _runs(admitted) for message in self._commit_run(connection, run, now)]
+
+    def _foreseen(self, items: Sequence[Candidate | Command]) -> Questions:
+        """What is asked, in this order, for new claims whose cells are their own; all else asks for itself."""
+        if self._guard is not None:
+            yield from self._guard.foreseen([_named(item) for item in items])
+        yield from ledger.locking_owners(item.owner_key for item in items)
+        claims = [item for item in items if isinstance(item, Candidate)]
+        if len(claims) < len(items):
+            return  # what a command does comes first
+        yield from ledger.knowing_claims(claim.candidate_id for claim in claims)
+        slots = {slot_key_of(claim) for claim in claims if _looks_around(claim)}
+        yield from ledger.looking_into_slots(slots, limit=SLOT_LIMIT)
+        yield from ledger.loading_cells(cell_key_of(claim) for claim in claims)
+        yield from ledger.retracting(claim.turn_key for claim in claims)
 
     def _admitted(
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]]
@@ -308,8 +324,7 @@ class ResolveStage:
 
     def _place(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
         """Find each claim's cell: its own, or the one of a value it repeats in other words."""
-        multi = [claim for claim in claims if claim.cardinality is Cardinality.MULTI]
-        wanted = {slot_key_of(claim) for claim in multi if _needs_neighbours(claim)}
+        wanted = {slot_key_of(claim) for claim in claims if _looks_around(claim)}
         work.slots = ledger.cells_of_slots(connection, wanted, limit=SLOT_LIMIT)
         for claim in sorted(claims, key=lambda item: Entry.of(item).key):
             slot = slot_key_of(claim)
@@ -357,9 +372,9 @@ class ResolveStage:
 
     def _fold(self, connection: Connection, work: _Group) -> list[tuple[Change, str, str]]:
         stored = {key: item.cell for key, item in work.adopted.items()} | ledger.load_cells(connection, work.cells)
+        voided = ledger.retractions_of(connection, [entry.claim.turn_key for entry, _slot, _cell in work.claims])
         first = [(key, touched.new[0].claim) for key, touched in work.cells.items() if touched.new]
         stored = with_risen(connection, stored, first, work.now)
-        voided = ledger.retractions_of(connection, [entry.claim.turn_key for entry, _slot, _cell in work.claims])
         folded: dict[str, Cell] = {}
         changes: list[tuple[Change, str, str]] = []
         again: dict[str, _Touched] = {}
@@ -494,8 +509,10 @@ def _refusal_of(command_id: str) -> str:
     return digest("refused", command_id)
 
 
-def _needs_neighbours(claim: Candidate) -> bool:
-    return claim.operation is not Operation.ASSERT or is_sentence(claim.category)
+def _looks_around(claim: Candidate) -> bool:
+    """Whether it depends on what else is in its slot, where that can be."""
+    alone = claim.cardinality is Cardinality.SINGLE
+    return not alone and (claim.operation is not Operation.ASSERT or is_sentence(claim.category))
 
 
 def _names(said: str, stored: str) -> bool:

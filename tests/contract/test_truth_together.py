@@ -19,7 +19,7 @@ from sinks.truth import Truth, outbox
 from sinks.truth.outbox import Outgoing
 from sinks.truth.sql import insert_rows, replace_rows
 from sinks.truth.tables import owners
-from sinks.truth.together import escaped, later
+from sinks.truth.together import escaped, foresee, later
 from tests.doubles.records import at
 
 pytestmark = pytest.mark.services
@@ -40,13 +40,13 @@ def held(truth: Truth) -> dict[str, int]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What leaves for the server, by its first words."""
     left: list[str] = []
-    query = pymysql.connections.Connection.query
+    send = pymysql.connections.Connection._execute_command
 
-    def heard(self: Any, sql: Any, unbuffered: bool = False) -> Any:
+    def heard(self: Any, command: int, sql: Any) -> None:
         left.append((sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace"))[:20])
-        return query(self, sql, unbuffered)
+        send(self, command, sql)
 
-    monkeypatch.setattr(pymysql.connections.Connection, "query", heard)
+    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", heard)
     yield left
 
 
@@ -60,8 +60,101 @@ def test_the_writes_of_a_transaction_are_one_message(mariadb_truth: Truth, sent:
     mariadb_truth.ping()
     sent.clear()
     mariadb_truth.run(work)
-    assert sent == ["INSERT INTO owners ("]
+    assert sent == ["INSERT INTO owners ("]  # and not even a COMMIT
     assert held(mariadb_truth) == {"ann": 1, "bob": 2}
+
+
+def test_a_server_that_was_told_nothing_is_not_told_to_roll_back(mariadb_truth: Truth, sent: list[str]) -> None:
+    mariadb_truth.ping()
+    sent.clear()
+    with mariadb_truth.begin():
+        pass
+    assert sent == []
+    assert held(mariadb_truth) == {}
+    assert sent[-1] == "ROLLBACK"
+
+
+def test_what_is_foreseen_is_one_message_and_the_same_answers(mariadb_truth: Truth, sent: list[str]) -> None:
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("ann", 7), owner("bob")]))
+    named = sa.select(owners.c.seq).where(owners.c.owner == "ann")
+    sizes = sa.select(sa.func.count()).select_from(owners)
+    sent.clear()
+    with mariadb_truth.begin() as connection:
+        later(connection, sa.update(owners).where(owners.c.owner == "ann").values(seq=8))
+        foresee(connection, [named, sizes])
+        assert connection.execute(named).scalars().all() == [8]
+        assert connection.execute(sizes).scalar() == 2
+    assert sent == ["UPDATE owners SET se", "COMMIT"]
+
+
+def test_a_question_alone_is_one_message(mariadb_truth: Truth, sent: list[str]) -> None:
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("ann", 7)]))
+    named = sa.select(owners.c.seq).where(owners.c.owner == "ann")
+    sent.clear()
+    with mariadb_truth.reading() as connection:
+        foresee(connection, [named, named.with_for_update()], ends=True)
+        assert [connection.execute(named).scalar(), connection.execute(named.with_for_update()).scalar()] == [7, 7]
+        assert len(sent) == 1
+        # Its lock is gone as well.
+        with mariadb_truth.begin() as other:
+            other.execute(sa.text("SET SESSION innodb_lock_wait_timeout = 1"))
+            later(other, sa.update(owners).values(seq=8))
+        sent.clear()
+        assert connection.execute(named).scalar() == 8
+    assert [words.split()[0] for words in sent] == ["SELECT", "ROLLBACK"]
+
+
+@pytest.mark.parametrize("between", ["a write", "a read", "a failure"])
+def test_what_happens_in_between_makes_it_be_asked_again(mariadb_truth: Truth, between: str) -> None:
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("ann", 7)]))
+    named = sa.select(owners.c.seq).where(owners.c.owner == "ann")
+    with mariadb_truth.begin() as connection:
+        foresee(connection, [named])
+        if between == "a write":
+            later(connection, sa.update(owners).values(seq=8))
+        elif between == "a read":
+            # It may wait for a lock, and what was read before it would be older than what it waited for.
+            with mariadb_truth.begin() as other:
+                other.execute(sa.update(owners).values(seq=8))
+            connection.execute(sa.select(owners.c.owner).with_for_update()).all()
+        else:
+            with pytest.raises(sa.exc.ProgrammingError):
+                connection.execute(sa.text("SELECT nothing FROM nowhere"))
+            with mariadb_truth.begin() as other:
+                other.execute(sa.update(owners).values(seq=8))
+        assert connection.execute(named).scalar() == 8
+
+
+def test_what_was_foreseen_in_one_transaction_answers_nothing_in_the_next(mariadb_truth: Truth) -> None:
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("ann", 7)]))
+    named = sa.select(owners.c.seq).where(owners.c.owner == "ann")
+    for seq, ends in ((8, "commit"), (9, "rollback")):
+        with mariadb_truth.engine.connect() as connection:
+            transaction = connection.begin()
+            foresee(connection, [named])
+            transaction.commit() if ends == "commit" else transaction.rollback()
+            with mariadb_truth.begin() as other:
+                other.execute(sa.update(owners).values(seq=seq))
+            with connection.begin():
+                assert connection.execute(named).scalar() == seq
+
+
+def test_a_lock_that_is_foreseen_is_taken(mariadb_truth: Truth) -> None:
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("ann")]))
+    with mariadb_truth.begin() as connection:
+        foresee(connection, [sa.select(owners).where(owners.c.owner_key == digest("ann")).with_for_update()])
+        with pytest.raises(TransientError), mariadb_truth.begin() as other:
+            other.execute(sa.text("SET SESSION innodb_lock_wait_timeout = 1"))
+            other.execute(sa.update(owners).values(seq=8))
+    assert held(mariadb_truth) == {"ann": 0}
+
+
+def test_a_question_that_is_refused_is_told_where_it_is_foreseen(mariadb_truth: Truth) -> None:
+    lost: sa.Select[Any] = sa.select(sa.column("nothing")).select_from(sa.table("nowhere"))
+    with pytest.raises(FatalError, match="ProgrammingError 1146"), mariadb_truth.begin() as connection:
+        insert_rows(connection, owners, [owner("ann")])
+        foresee(connection, [sa.select(owners.c.seq), lost])
+    assert held(mariadb_truth) == {}
 
 
 def test_what_is_read_in_the_transaction_has_its_writes_in_it(mariadb_truth: Truth) -> None:
@@ -85,6 +178,20 @@ def test_a_refused_statement_among_others_undoes_them_all(mariadb_truth: Truth, 
         if not at_once:
             connection.execute(sa.select(owners.c.seq))
     assert held(mariadb_truth) == {"bob": 0}
+
+
+def test_a_transaction_that_could_not_be_committed_holds_nothing_back(mariadb_truth: Truth) -> None:
+    mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("bob")]))
+    with mariadb_truth.engine.connect() as connection:
+        transaction = connection.begin()
+        insert_rows(connection, owners, [owner("ann"), owner("bob")])
+        with pytest.raises(sa.exc.IntegrityError):
+            transaction.commit()
+        # The connection is still in hand, and yet:
+        with mariadb_truth.begin() as other:
+            other.execute(sa.text("SET SESSION innodb_lock_wait_timeout = 1"))
+            insert_rows(other, owners, [owner("ann", 5)])
+    assert held(mariadb_truth) == {"ann": 5, "bob": 0}
 
 
 def test_a_statement_without_sense_is_told_by_its_code_only(mariadb_truth: Truth) -> None:

@@ -1,0 +1,87 @@
+"""How often a stage's transaction goes to the database: once to ask, once to write and commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pymysql
+import pytest
+
+from processors.batching import BatchLimits
+from processors.intake import Intake
+from processors.noise import NoiseFilter
+from processors.policy import PolicyGate, PolicySettings
+from processors.resolution.similarity import Nearest
+from processors.rules import RuleBook
+from schemas import Candidate, Turn
+from sinks.sealing.guard import Guard
+from sinks.truth import Truth, outbox
+from streams.delivery import Delivered, Message, Stage
+from streams.metrics import Metrics
+from streams.stages.ingest import IngestStage
+from streams.stages.resolve import ResolveStage
+from tests.doubles.records import at, claim, turn
+from tests.doubles.sealing import sealer
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What leaves for the server."""
+    left: list[str] = []
+    send = pymysql.connections.Connection._execute_command
+
+    def heard(self: Any, command: int, sql: Any) -> None:
+        left.append(sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace"))
+        send(self, command, sql)
+
+    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", heard)
+    yield left
+
+
+def carry_out(truth: Truth, stage: Stage[Any], items: Sequence[Turn | Candidate]) -> None:
+    """As `Delivery` does it, the rows of the outbox included."""
+    messages = [Message(stage.topic, 0, place, b"", item.to_bytes(), 0.0) for place, item in enumerate(items)]
+    group = [Delivered(message, stage.prepare(message)) for message in messages]
+    truth.run(lambda connection: outbox.put(connection, stage.name, stage.commit(connection, group, at(0)), at(0)))
+
+
+def test_claims_of_people_who_are_known_are_resolved_in_two(mariadb_truth: Truth, sent: list[str]) -> None:
+    guard = Guard(sealer().identities)
+    stage = ResolveStage("candidates", Nearest(lambda _text, others: [0.0] * len(others)), Metrics(), guard)
+    moves = [
+        [
+            claim(number, value=f"City {number}", text=f"lives in City {number}"),
+            claim(100 + number, owner="bob", namespace="user/bob/profile", value=f"City {number}"),
+            claim(200 + number, attribute="likes", cardinality="multi", value="tea" if number < 3 else "coffee"),
+        ]
+        for number in range(1, 4)
+    ]
+    carry_out(mariadb_truth, stage, moves[0])
+    sent.clear()
+    carry_out(mariadb_truth, stage, moves[1])
+    assert [words.split()[0] for words in sent] == ["SELECT", "INSERT"]
+    assert sent[1].endswith(";COMMIT")
+    sent.clear()
+    carry_out(mariadb_truth, stage, moves[2])
+    # A value that is new may have been erased once.
+    assert [words.split()[0] for words in sent] == ["SELECT", "SELECT", "INSERT"]
+    sent.clear()
+    carry_out(mariadb_truth, stage, moves[2])
+    assert len(sent) <= 3, "delivered again"
+
+
+def test_turns_of_people_who_are_known_are_taken_in_in_two(mariadb_truth: Truth, sent: list[str]) -> None:
+    gate = PolicyGate(PolicySettings(), b"a key for tests only")
+    intake = Intake(RuleBook.load(), NoiseFilter.load(), gate)
+    stage = IngestStage(intake, BatchLimits(), Metrics(), sealer())
+    said = [turn(number, text=f"记住我的储物柜号码是{number}") for number in range(1, 4)]
+    carry_out(mariadb_truth, stage, said[:1])
+    # The first time its data key is fetched, and then it is known.
+    carry_out(mariadb_truth, stage, said[1:2])
+    sent.clear()
+    carry_out(mariadb_truth, stage, said[2:])
+    assert [words.split()[0] for words in sent] == ["SELECT", "INSERT"]
+    assert sent[1].endswith(";COMMIT")
