@@ -281,20 +281,20 @@ class Delivery:
     async def _write(self, judged: _Judged[T], stage: Stage[T]) -> None:
         async with self._order[stage.name]:
             await self._drain(stage.name)
-            await self._carry_out(stage.name, partial(self._effects, judged, stage), judged)
-            if isinstance(stage, Copying) and judged.good:
-                await self._copy(stage, stage.name)
+            copying = stage if isinstance(stage, Copying) and judged.good else None
+            await self._carry_out(stage.name, partial(self._effects, judged, stage), judged, copying)
 
     async def _carry_out(
         self,
         stage: str,
         work: Callable[[Connection, datetime], list[Outgoing]],
         group: _Judged[Any] | None = None,
+        copying: Copying | None = None,
     ) -> None:
         """Steps 2 and 3, of a message group or of work that is none."""
         runs = 0
 
-        def run(published: Sequence[int]) -> list[Outgoing]:
+        def run(published: Sequence[int]) -> tuple[list[Outgoing], list[Outgoing]]:
             now = self._now()
 
             def kept(connection: Connection) -> list[Outgoing]:
@@ -303,20 +303,20 @@ class Delivery:
                 outbox.done(connection, published)
                 return outbox.put(connection, stage, work(connection, now), now)
 
-            return self._truth.run(kept)
+            return self._truth.run(kept), copying.copies() if copying is not None else []
 
         async def once() -> None:
             started = time.perf_counter()
             published = tuple(self._published[stage])
-            rows = await self.in_thread(run, published)
+            rows, copies = await self.in_thread(run, published)
             self._forget(stage, published)
             if group is not None:
                 self._committed(stage, group, time.perf_counter() - started)
-            if runs == 1:
-                await self.flush(stage, rows)
-            else:
+            if runs > 1:
                 # The answer to a COMMIT may be what was lost: then the rows are there, and this run found nothing to do.
                 await self.drain(stage, group.partitions if group is not None else None)
+                rows = []
+            await self.flush(stage, rows, copies)
 
         await self._again(stage, once)
 
@@ -324,13 +324,6 @@ class Delivery:
         self._metrics.stage_seconds.labels(stage, "commit").observe(seconds)
         for _, error in group.bad:
             self._metrics.dead_letters.labels(stage, reason_of(error)[0]).inc()
-
-    async def _copy(self, stage: Copying, name: str) -> None:
-        started = time.perf_counter()
-        copies = await self.in_thread(stage.copies)
-        if copies:
-            await self._again(name, lambda: self._publisher.flush(copies))
-        self._metrics.stage_seconds.labels(name, "copy").observe(time.perf_counter() - started)
 
     async def send(self, stage: str, messages: Sequence[Outgoing]) -> None:
         """Publish what no transaction belongs to, until it is out; whoever reads it knows a copy that comes again."""
@@ -344,14 +337,14 @@ class Delivery:
         """Steps 2 and 3 for work that is not a message group: a timer, or one finished model call."""
         await self._carry_out(stage, work)
 
-    async def flush(self, stage: str, rows: Sequence[Outgoing]) -> None:
+    async def flush(self, stage: str, rows: Sequence[Outgoing], copies: Sequence[Outgoing] = ()) -> None:
         """Step 3, repeated until it succeeds: what is committed must go out, in order."""
-        if not rows:
+        if not rows and not copies:
             return
         started = time.perf_counter()
-        await self._again(stage, lambda: self._publisher.flush(rows))
+        await self._again(stage, lambda: self._publisher.flush([*rows, *copies]))
         self._published[stage] += [row.id for row in rows]
-        if stage not in self._tidying:
+        if rows and stage not in self._tidying:
             self._tidying[stage] = asyncio.create_task(self._tidy(stage))
         self._metrics.stage_seconds.labels(stage, "publish").observe(time.perf_counter() - started)
 
