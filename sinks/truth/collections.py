@@ -19,7 +19,7 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 from processors.exceptions import PoisonError
 from sinks.truth.engine import Truth
 from sinks.truth.tables import collections
-from sinks.truth.together import foresee
+from sinks.truth.together import Question, foresee
 
 
 class State(StrEnum):
@@ -95,6 +95,9 @@ def refusal(words: str) -> PoisonError:
     return PoisonError("reindex_refused", words)
 
 
+_EXISTING = select(collections).where(collections.c.status != State.DROPPED.value)
+
+
 def existing(connection: Connection) -> list[CollectionRow]:
     """Every collection that may still hold vectors, the live one first."""
     return _existing(connection, ends=False)
@@ -107,10 +110,9 @@ def listed(truth: Truth) -> list[CollectionRow]:
 
 
 def _existing(connection: Connection, *, ends: bool) -> list[CollectionRow]:
-    query = select(collections).where(collections.c.status != State.DROPPED.value)
     if ends:
-        foresee(connection, [query], ends=True)
-    found = [_row(row) for row in connection.execute(query).mappings()]
+        foresee(connection, [Question(_EXISTING)], ends=True)
+    found = [_row(row) for row in connection.execute(_EXISTING).mappings()]
     return sorted(found, key=lambda row: (row.status is not State.LIVE, row.name))
 
 

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from processors.resolution import Cell, Entry, Retraction
 from schemas import Candidate
-from sinks.truth.sql import chunks, insert_rows, replace_rows
+from sinks.truth.sql import KEYS, by_keys, chunks, insert_rows, replace_rows
 from sinks.truth.tables import cells, claims, owners, retractions
-from sinks.truth.together import Questions
+from sinks.truth.together import Question, Questions
+
+_LOCKING = (
+    select(owners.c.owner_key, owners.c.seq)
+    .where(owners.c.owner_key.in_(KEYS))
+    .order_by(owners.c.owner_key)
+    .with_for_update()
+)
+_KNOWING = select(claims.c.claim_id).where(claims.c.claim_id.in_(KEYS))
+_LOADING = select(cells.c.cell_key, cells.c.body).where(cells.c.cell_key.in_(KEYS))
+_IN_SLOT = select(cells.c.cell_key, cells.c.body).where(cells.c.slot_key == bindparam("slot")).limit(bindparam("most"))
+_RETRACTING = select(retractions).where(retractions.c.target_turn_key.in_(KEYS))
 
 
 def locking_owners(owner_keys: Iterable[str]) -> Questions:
     """What `lock_owners` asks."""
-    for chunk in chunks(sorted(set(owner_keys))):
-        query = select(owners.c.owner_key, owners.c.seq).where(owners.c.owner_key.in_(chunk))
-        yield query.order_by(owners.c.owner_key).with_for_update()
+    return by_keys(_LOCKING, owner_keys)
 
 
 def lock_owners(connection: Connection, wanted: Mapping[str, tuple[str, str, str]]) -> dict[str, int]:
@@ -27,8 +36,8 @@ def lock_owners(connection: Connection, wanted: Mapping[str, tuple[str, str, str
     The row lock is what makes "one writer per owner" true even for a worker that was paused and came back.
     """
     found: dict[str, int] = {}
-    for query in locking_owners(wanted):
-        for row in connection.execute(query):
+    for question in locking_owners(wanted):
+        for row in connection.execute(*question):
             found[row.owner_key] = row.seq
     missing = [
         {"owner_key": key, "tenant": tenant, "owner_kind": kind, "owner": owner, "seq": 0}
@@ -52,15 +61,14 @@ def save_sequences(
 
 def knowing_claims(claim_ids: Iterable[str]) -> Questions:
     """What `known_claims` asks."""
-    for chunk in chunks(sorted(set(claim_ids))):
-        yield select(claims.c.claim_id).where(claims.c.claim_id.in_(chunk))
+    return by_keys(_KNOWING, claim_ids)
 
 
 def known_claims(connection: Connection, claim_ids: Iterable[str]) -> set[str]:
     """Which claims the ledger already has: the resolver's inbox."""
     found: set[str] = set()
-    for query in knowing_claims(claim_ids):
-        found |= set(connection.execute(query).scalars())
+    for question in knowing_claims(claim_ids):
+        found |= set(connection.execute(*question).scalars())
     return found
 
 
@@ -127,15 +135,14 @@ def cells_of_turns(connection: Connection, turn_keys: Iterable[str]) -> dict[str
 
 def loading_cells(cell_keys: Iterable[str]) -> Questions:
     """What `load_cells` asks."""
-    for chunk in chunks(sorted(set(cell_keys))):
-        yield select(cells.c.cell_key, cells.c.body).where(cells.c.cell_key.in_(chunk))
+    return by_keys(_LOADING, cell_keys)
 
 
 def load_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str, Cell]:
     """Folded state of the cells that exist."""
     found: dict[str, Cell] = {}
-    for query in loading_cells(cell_keys):
-        for row in connection.execute(query):
+    for question in loading_cells(cell_keys):
+        for row in connection.execute(*question):
             found[row.cell_key] = Cell.from_bytes(row.body)
     return found
 
@@ -152,15 +159,15 @@ def slots_of_cells(connection: Connection, cell_keys: Iterable[str]) -> dict[str
 def looking_into_slots(slot_keys: Iterable[str], *, limit: int) -> Questions:
     """What `cells_of_slots` asks, a slot at a time in the order of their keys."""
     for slot_key in sorted(set(slot_keys)):
-        yield select(cells.c.cell_key, cells.c.body).where(cells.c.slot_key == slot_key).limit(limit)
+        yield Question(_IN_SLOT, {"slot": slot_key, "most": limit})
 
 
 def cells_of_slots(connection: Connection, slot_keys: Iterable[str], *, limit: int) -> dict[str, dict[str, Cell]]:
     """The cells of each slot (a multi-valued slot has one per value), at most `limit` each."""
     wanted = sorted(set(slot_keys))
     found: dict[str, dict[str, Cell]] = {}
-    for slot_key, query in zip(wanted, looking_into_slots(wanted, limit=limit), strict=True):
-        found[slot_key] = {row.cell_key: Cell.from_bytes(row.body) for row in connection.execute(query)}
+    for slot_key, question in zip(wanted, looking_into_slots(wanted, limit=limit), strict=True):
+        found[slot_key] = {row.cell_key: Cell.from_bytes(row.body) for row in connection.execute(*question)}
     return found
 
 
@@ -195,15 +202,14 @@ def save_retraction(
 
 def retracting(turn_keys: Iterable[str]) -> Questions:
     """What `retractions_of` asks."""
-    for chunk in chunks(sorted(set(turn_keys))):
-        yield select(retractions).where(retractions.c.target_turn_key.in_(chunk))
+    return by_keys(_RETRACTING, turn_keys)
 
 
 def retractions_of(connection: Connection, turn_keys: Iterable[str]) -> dict[str, list[Retraction]]:
     """Retractions by the turn they aim at."""
     found: dict[str, list[Retraction]] = {}
-    for query in retracting(turn_keys):
-        for row in connection.execute(query):
+    for question in retracting(turn_keys):
+        for row in connection.execute(*question):
             item = Retraction(row.order_key, row.target_turn_key, row.below_revision)
             found.setdefault(row.target_turn_key, []).append(item)
     return found

@@ -11,9 +11,11 @@ from sqlalchemy import Connection, func, select
 
 from processors.resolution import Change
 from schemas import Candidate, Memory, MemoryUpdated, Status, new_id
-from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
+from sinks.truth.sql import KEYS, by_keys, chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import decisions, memories, memory_versions, reviews
 from sinks.truth.together import foresee
+
+_VERSIONS = select(memories.c.id, memories.c.version).where(memories.c.id.in_(KEYS))
 
 
 def save(connection: Connection, rows: Iterable[tuple[Memory, str, str]]) -> None:
@@ -85,11 +87,9 @@ def _envelope(event: MemoryUpdated) -> str:
 
 def versions_of(connection: Connection, ids: Iterable[str]) -> dict[str, int]:
     """The present version of each of these memories that exists, in a read-only transaction, which is over with that."""
-    queries = [
-        select(memories.c.id, memories.c.version).where(memories.c.id.in_(chunk)) for chunk in chunks(sorted(ids))
-    ]
-    foresee(connection, queries, ends=True)
-    return {row.id: row.version for query in queries for row in connection.execute(query)}
+    questions = [*by_keys(_VERSIONS, ids)]
+    foresee(connection, questions, ends=True)
+    return {row.id: row.version for question in questions for row in connection.execute(*question)}
 
 
 def overtaking(connection: Connection, said: Mapping[str, int]) -> tuple[list[MemoryUpdated], list[str]]:

@@ -1,17 +1,25 @@
-"""Truth, the one statement that SQLAlchemy Core has no common word for: write a row whether or not it is there."""
+"""Truth, what its modules share: rows written whether or not they are there, and rows found by many keys.
+
+A statement that runs with every message group is made once, when its module is loaded: what SQLAlchemy does to make one
+anew, and to find out that it has compiled it before, is more than what it does to run it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, and_
+from sqlalchemy import BindParameter, ColumnElement, Connection, Insert, Select, Table, and_, bindparam
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from sinks.truth.together import later
+from sinks.truth.together import Question, Questions, later
 
 T = TypeVar("T")
+
+KEYS: BindParameter[Any] = bindparam("keys", expanding=True)
+"""Stands in a statement for the keys of `by_keys`."""
 
 IN_LIMIT = 900
 """Values in one IN list: SQLite's default bound is 999 variables in older builds."""
@@ -38,16 +46,26 @@ def _mysql(element: Replace, compiler: SQLCompiler, **kw: Any) -> str:
     return _insert(compiler, element, kw).replace("INSERT INTO", "REPLACE INTO", 1)
 
 
+@cache
+def _insert_into(table: Table) -> Insert:
+    return table.insert()
+
+
+@cache
+def _replace_in(table: Table) -> Replace:
+    return Replace(table)
+
+
 def insert_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
     """All rows or an IntegrityError, here or where they are sent (`together`); nothing for an empty list."""
     if rows:
-        later(connection, table.insert(), list(rows))
+        later(connection, _insert_into(table), list(rows))
 
 
 def replace_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
     """Each row must be whole: what it leaves out is lost."""
     if rows:
-        later(connection, Replace(table), list(rows))
+        later(connection, _replace_in(table), list(rows))
 
 
 def exactly(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
@@ -66,3 +84,9 @@ def chunks(values: Iterable[T], size: int = IN_LIMIT) -> Iterator[list[T]]:
             chunk = []
     if chunk:
         yield chunk
+
+
+def by_keys(select: Select[Any], keys: Iterable[str]) -> Questions:
+    """`select`, which has `KEYS` in it, for each chunk of these keys, in their order and each once."""
+    for chunk in chunks(sorted(set(keys))):
+        yield Question(select, {"keys": chunk})

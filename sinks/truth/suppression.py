@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, select, update
 
-from sinks.truth.sql import chunks, insert_rows
+from sinks.truth.sql import KEYS, by_keys, insert_rows
 from sinks.truth.tables import subjects
 from sinks.truth.together import Questions
 
@@ -37,19 +37,34 @@ class Subject:
     partial: bool = False
 
 
+_LOOKING = (
+    select(
+        subjects.c.subject_key,
+        subjects.c.kind,
+        subjects.c.suppressed,
+        subjects.c.key_id,
+        subjects.c.erasure_id,
+        subjects.c.partial,
+    )
+    .where(subjects.c.subject_key.in_(KEYS))
+    .order_by(subjects.c.subject_key)
+)
+_HOLDING = _LOOKING.with_for_update(read=True)
+
+
 def held(connection: Connection, subject_keys: Iterable[str]) -> dict[str, Subject]:
     """Those that have a row, which stays as it is until this transaction ends."""
-    return _read(connection, subject_keys, shared=True)
+    return _read(connection, holding(subject_keys))
 
 
 def take(connection: Connection, subject_keys: Iterable[str]) -> dict[str, Subject]:
     """Those that have a row, for this transaction alone."""
-    return _read(connection, subject_keys, shared=False)
+    return _read(connection, by_keys(_LOOKING.with_for_update(), subject_keys))
 
 
 def look(connection: Connection, subject_keys: Iterable[str]) -> dict[str, Subject]:
     """Those that have a row, without a lock."""
-    return _read(connection, subject_keys, shared=None)
+    return _read(connection, by_keys(_LOOKING, subject_keys))
 
 
 def suppressed(connection: Connection, subject_keys: Iterable[str]) -> set[str]:
@@ -83,27 +98,13 @@ def _row(subject: Subject, now: datetime) -> dict[str, Any]:
 
 def holding(subject_keys: Iterable[str]) -> Questions:
     """What `held` asks; see `together.foresee`."""
-    return _selects(subject_keys, shared=True)
+    return by_keys(_HOLDING, subject_keys)
 
 
-def _selects(subject_keys: Iterable[str], *, shared: bool | None) -> Questions:
-    columns = (
-        subjects.c.subject_key,
-        subjects.c.kind,
-        subjects.c.suppressed,
-        subjects.c.key_id,
-        subjects.c.erasure_id,
-        subjects.c.partial,
-    )
-    for chunk in chunks(sorted(set(subject_keys))):
-        query = select(*columns).where(subjects.c.subject_key.in_(chunk)).order_by(subjects.c.subject_key)
-        yield query if shared is None else query.with_for_update(read=shared)
-
-
-def _read(connection: Connection, subject_keys: Iterable[str], *, shared: bool | None) -> dict[str, Subject]:
+def _read(connection: Connection, questions: Questions) -> dict[str, Subject]:
     found: dict[str, Subject] = {}
-    for query in _selects(subject_keys, shared=shared):
-        for row in connection.execute(query):
+    for question in questions:
+        for row in connection.execute(*question):
             values: tuple[Any, ...] = tuple(row)
             found[row.subject_key] = Subject(*values)
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pymysql
 from pymysql.connections import MySQLResult
@@ -138,7 +138,11 @@ class _Writer(Cursor):  # type: ignore[misc]
         return 0
 
 
-def later(connection: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]] | None = None) -> None:
+def later(
+    connection: Connection,
+    statement: Executable,
+    rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+) -> None:
     """Carry out a statement that returns nothing, whenever its transaction gets to it, and before anything is read in it.
 
     What it raises may be raised by a later statement of the transaction, or by its COMMIT.
@@ -146,11 +150,18 @@ def later(connection: Connection, statement: Executable, rows: Sequence[Mapping[
     connection.execute(statement, rows, execution_options={_LATER: True})
 
 
-Questions = Iterator[Select[Any]]
+class Question(NamedTuple):
+    """A select and the values of its parameters, as `Connection.execute` takes them."""
+
+    select: Select[Any]
+    values: Mapping[str, Any] | None = None
+
+
+Questions = Iterator[Question]
 """What a function asks, by a function of its own, so that whoever calls it can foresee it."""
 
 
-def foresee(connection: Connection, questions: Iterable[Select[Any]], *, ends: bool = False) -> None:
+def foresee(connection: Connection, questions: Iterable[Question], *, ends: bool = False) -> None:
     """Ask in one round trip what the transaction is about to ask.
 
     Each of these that is then asked, in the same words and before anything else is asked or written, is answered from
@@ -162,7 +173,7 @@ def foresee(connection: Connection, questions: Iterable[Select[Any]], *, ends: b
         return
     words: list[bytes] = []
     for question in questions:
-        connection.execute(question, execution_options={_FORESEEN: words})
+        connection.execute(*question, execution_options={_FORESEEN: words})
     if words:
         # By way of SQLAlchemy, which knows what a driver's error means for its connection.
         connection.exec_driver_sql("", execution_options={_ASKED: (words, ends), "no_parameters": True})

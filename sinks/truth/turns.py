@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, update
 
 from processors.resolution.entry import order_key
 from schemas import Outcome, Turn
-from sinks.truth.sql import chunks, exactly, insert_rows, replace_rows
+from sinks.truth.sql import KEYS, by_keys, chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import claims, conversations, turns
 from sinks.truth.together import Questions, later
 
@@ -76,26 +76,33 @@ class Waiting:
     turn: Turn
 
 
+_KNOWING = select(
+    turns.c.turn_key,
+    turns.c.revision,
+    turns.c.content_hash,
+    turns.c.pending,
+    turns.c.outcome,
+    turns.c.tokens,
+    turns.c.reason,
+).where(turns.c.turn_key.in_(KEYS))
+_LOCKING = (
+    select(conversations)
+    .where(conversations.c.conversation_key.in_(KEYS))
+    .order_by(conversations.c.conversation_key)
+    .with_for_update()
+)
+
+
 def knowing(turn_keys: Iterable[str]) -> Questions:
     """What `known` asks; see `together.foresee`."""
-    columns = (
-        turns.c.turn_key,
-        turns.c.revision,
-        turns.c.content_hash,
-        turns.c.pending,
-        turns.c.outcome,
-        turns.c.tokens,
-        turns.c.reason,
-    )
-    for chunk in chunks(sorted(set(turn_keys))):
-        yield select(*columns).where(turns.c.turn_key.in_(chunk))
+    return by_keys(_KNOWING, turn_keys)
 
 
 def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]:
     """The turns among `turn_keys` that truth has."""
     found: dict[str, Stored] = {}
-    for query in knowing(turn_keys):
-        for row in connection.execute(query):
+    for question in knowing(turn_keys):
+        for row in connection.execute(*question):
             found[row.turn_key] = Stored(
                 row.turn_key,
                 row.revision,
@@ -110,16 +117,14 @@ def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]
 
 def locking_conversations(keys: Iterable[str]) -> Questions:
     """What `lock_conversations` asks; see `together.foresee`."""
-    for chunk in chunks(sorted(set(keys))):
-        query = select(conversations).where(conversations.c.conversation_key.in_(chunk))
-        yield query.order_by(conversations.c.conversation_key).with_for_update()
+    return by_keys(_LOCKING, keys)
 
 
 def lock_conversations(connection: Connection, keys: Iterable[str]) -> dict[str, Conversation]:
     """The conversations among `keys` that exist, locked in key order so that two writers cannot deadlock."""
     found: dict[str, Conversation] = {}
-    for query in locking_conversations(keys):
-        for row in connection.execute(query):
+    for question in locking_conversations(keys):
+        for row in connection.execute(*question):
             found[row.conversation_key] = _conversation(row)
     return found
 
@@ -244,21 +249,28 @@ def mark_batched(connection: Connection, turn_keys: Iterable[str]) -> None:
         later(connection, update(turns).where(turns.c.turn_key.in_(chunk)).values(pending=False, outcome=outcome))
 
 
+_MARKING = update(turns).where(turns.c.turn_key.in_(KEYS)).values(outcome=bindparam("to"), reason=bindparam("why"))
+_MARKING_FROM = _MARKING.where(turns.c.outcome.in_(bindparam("earlier", expanding=True)))
+# What its speaker took back stays taken back.
+_MARKING_REMEMBERED = _MARKING.where(or_(turns.c.reason.is_(None), turns.c.reason.not_in(["retracted", "deleted"])))
+
+
 def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, reason: str | None = None) -> None:
     """Move turns on to `outcome`; remembered is the last word and is never replaced by extracted or batched."""
+    values: dict[str, Any] = {"to": outcome.value, "why": reason}
     earlier = {
         Outcome.BATCHED: [Outcome.STORED],
         Outcome.EXTRACTED: [Outcome.STORED, Outcome.BATCHED],
         Outcome.DEAD_LETTERED: [Outcome.STORED, Outcome.BATCHED],
     }.get(outcome)
+    statement = _MARKING
+    if earlier is not None:
+        statement = _MARKING_FROM
+        values["earlier"] = [item.value for item in earlier]
+    elif outcome is Outcome.REMEMBERED:
+        statement = _MARKING_REMEMBERED
     for chunk in chunks(sorted(set(turn_keys))):
-        statement = update(turns).where(turns.c.turn_key.in_(chunk))
-        if earlier is not None:
-            statement = statement.where(turns.c.outcome.in_([item.value for item in earlier]))
-        elif outcome is Outcome.REMEMBERED:
-            # What its speaker took back stays taken back.
-            statement = statement.where(or_(turns.c.reason.is_(None), turns.c.reason.not_in(["retracted", "deleted"])))
-        later(connection, statement.values(outcome=outcome.value, reason=reason))
+        later(connection, statement, values | {"keys": chunk})
 
 
 def remember_again(connection: Connection, revisions: Mapping[str, int]) -> None:

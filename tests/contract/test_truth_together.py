@@ -19,7 +19,7 @@ from sinks.truth import Truth, outbox
 from sinks.truth.outbox import Outgoing
 from sinks.truth.sql import insert_rows, replace_rows
 from sinks.truth.tables import owners
-from sinks.truth.together import escaped, foresee, later
+from sinks.truth.together import Question, escaped, foresee, later
 from tests.doubles.records import at
 
 pytestmark = pytest.mark.services
@@ -81,7 +81,7 @@ def test_what_is_foreseen_is_one_message_and_the_same_answers(mariadb_truth: Tru
     sent.clear()
     with mariadb_truth.begin() as connection:
         later(connection, sa.update(owners).where(owners.c.owner == "ann").values(seq=8))
-        foresee(connection, [named, sizes])
+        foresee(connection, [Question(named), Question(sizes)])
         assert connection.execute(named).scalars().all() == [8]
         assert connection.execute(sizes).scalar() == 2
     assert sent == ["UPDATE owners SET se", "COMMIT"]
@@ -92,7 +92,7 @@ def test_a_question_alone_is_one_message(mariadb_truth: Truth, sent: list[str]) 
     named = sa.select(owners.c.seq).where(owners.c.owner == "ann")
     sent.clear()
     with mariadb_truth.reading() as connection:
-        foresee(connection, [named, named.with_for_update()], ends=True)
+        foresee(connection, [Question(named), Question(named.with_for_update())], ends=True)
         assert [connection.execute(named).scalar(), connection.execute(named.with_for_update()).scalar()] == [7, 7]
         assert len(sent) == 1
         # Its lock is gone as well.
@@ -109,7 +109,7 @@ def test_what_happens_in_between_makes_it_be_asked_again(mariadb_truth: Truth, b
     mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("ann", 7)]))
     named = sa.select(owners.c.seq).where(owners.c.owner == "ann")
     with mariadb_truth.begin() as connection:
-        foresee(connection, [named])
+        foresee(connection, [Question(named)])
         if between == "a write":
             later(connection, sa.update(owners).values(seq=8))
         elif between == "a read":
@@ -131,7 +131,7 @@ def test_what_was_foreseen_in_one_transaction_answers_nothing_in_the_next(mariad
     for seq, ends in ((8, "commit"), (9, "rollback")):
         with mariadb_truth.engine.connect() as connection:
             transaction = connection.begin()
-            foresee(connection, [named])
+            foresee(connection, [Question(named)])
             transaction.commit() if ends == "commit" else transaction.rollback()
             with mariadb_truth.begin() as other:
                 other.execute(sa.update(owners).values(seq=seq))
@@ -142,7 +142,7 @@ def test_what_was_foreseen_in_one_transaction_answers_nothing_in_the_next(mariad
 def test_a_lock_that_is_foreseen_is_taken(mariadb_truth: Truth) -> None:
     mariadb_truth.run(lambda connection: insert_rows(connection, owners, [owner("ann")]))
     with mariadb_truth.begin() as connection:
-        foresee(connection, [sa.select(owners).where(owners.c.owner_key == digest("ann")).with_for_update()])
+        foresee(connection, [Question(sa.select(owners).where(owners.c.owner_key == digest("ann")).with_for_update())])
         with pytest.raises(TransientError), mariadb_truth.begin() as other:
             other.execute(sa.text("SET SESSION innodb_lock_wait_timeout = 1"))
             other.execute(sa.update(owners).values(seq=8))
@@ -153,7 +153,7 @@ def test_a_question_that_is_refused_is_told_where_it_is_foreseen(mariadb_truth: 
     lost: sa.Select[Any] = sa.select(sa.column("nothing")).select_from(sa.table("nowhere"))
     with pytest.raises(FatalError, match="ProgrammingError 1146"), mariadb_truth.begin() as connection:
         insert_rows(connection, owners, [owner("ann")])
-        foresee(connection, [sa.select(owners.c.seq), lost])
+        foresee(connection, [Question(sa.select(owners.c.seq)), Question(lost)])
     assert held(mariadb_truth) == {}
 
 
