@@ -23,21 +23,20 @@ from sinks.truth.suppression import Subject
 from sinks.truth.together import Questions
 
 CACHED_KEYS = 50_000
-"""Data keys kept unwrapped, about 500 bytes each: unwrapping costs a call to the key service where there is one."""
+"""Data keys kept unwrapped, a third of a kilobyte each: unwrapping costs a call to the key service where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataKey:
-    """An unwrapped key, ready to use."""
+    """An unwrapped key of 32 bytes."""
 
     key_id: str
     key: bytes
-    cipher: AESGCM
 
-    @classmethod
-    def of(cls, key_id: str, key: bytes) -> DataKey:
-        """From its 32 bytes."""
-        return cls(key_id, key, AESGCM(key))
+    @property
+    def cipher(self) -> AESGCM:
+        """Made anew, in a microsecond or two: kept, it would be five times as large as the key."""
+        return AESGCM(self.key)
 
 
 class DataKeys:
@@ -80,7 +79,7 @@ class DataKeys:
         return found
 
     def _unwrap(self, row: WrappedKey, wrapped: bytes) -> DataKey:
-        key = DataKey.of(row.key_id, self.wrapper.unwrap(wrapped, row.key_id, row.master))
+        key = DataKey(row.key_id, self.wrapper.unwrap(wrapped, row.key_id, row.master))
         self._keys[key.key_id] = key
         if len(self._keys) > self._cached:
             self._keys.popitem(last=False)  # the one that was used longest ago
@@ -88,7 +87,7 @@ class DataKeys:
 
     def make(self, subject_key: str) -> tuple[DataKey, WrappedKey]:
         """A new key, in hand and as it is stored. It is remembered when it is first fetched: who made it may roll back."""
-        made = DataKey.of(str(uuid.uuid4()), os.urandom(32))
+        made = DataKey(str(uuid.uuid4()), os.urandom(32))
         master = self.wrapper.current
         return made, WrappedKey(made.key_id, subject_key, self.wrapper.wrap(made.key, made.key_id), master)
 

@@ -15,7 +15,7 @@ from sinks.sealing.sealer import DataKey
 from sinks.truth import Truth, suppression, tables
 from sinks.truth.replays import pages
 
-_NO_KEY = DataKey.of("", bytes(32))
+_NO_KEY = DataKey("", bytes(32))
 """An admission names a key for each owner; a replay seals nothing with it."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ from streams.settings import Settings
 from tests.doubles.records import turn
 from tests.doubles.sealing import master
 
-KEY = DataKey.of("0b9f2c52-7d5e-4a0f-9c73-3e4c6e0f1a2b", b"k" * 32)
-OTHER = DataKey.of(KEY.key_id, b"o" * 32)
+KEY = DataKey("0b9f2c52-7d5e-4a0f-9c73-3e4c6e0f1a2b", b"k" * 32)
+OTHER = DataKey(KEY.key_id, b"o" * 32)
 
 
 def frame_of(text: str = "I live in Leeds, +86 138 0013 8000", key: DataKey = KEY, **fields: object) -> bytes:
@@ -28,6 +30,21 @@ def test_a_turn_comes_out_as_it_went_in() -> None:
     raw = seal(said, said.to_bytes(), KEY.key_id, KEY.key, KEY.cipher)
     assert open_frame(read_frame(raw), KEY.cipher) == said.to_bytes()
     assert read_frame(raw).key_id == KEY.key_id
+
+
+def test_a_key_in_the_cache_is_little_more_than_the_key() -> None:
+    """Scenario: intake keeps the keys of 50,000 people at hand.
+    We expect a fraction of a kilobyte each: with a cipher ready for each of them it was 2.8, and a worker grew by 140 MB."""
+    measured = """
+import os, uuid, psutil
+from sinks.sealing.sealer import DataKey
+process = psutil.Process()
+before = process.memory_info().rss
+kept = [DataKey(str(uuid.uuid4()), os.urandom(32)) for _ in range(20_000)]
+print((process.memory_info().rss - before) / len(kept))
+"""
+    ran = subprocess.run([sys.executable, "-c", measured], capture_output=True, text=True, check=True)
+    assert float(ran.stdout) < 1_000
 
 
 def test_nothing_of_who_or_what_is_in_the_clear() -> None:
