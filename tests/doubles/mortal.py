@@ -249,10 +249,10 @@ class MortalDelivery(Delivery):
         super().__init__(process.truth, _Published(process, outflow), process.executor, process.metrics, **given)
         self._process = process
 
-    async def flush(self, stage: str, rows: Sequence[Outgoing]) -> None:
+    async def flush(self, stage: str, rows: Sequence[Outgoing], copies: Sequence[Outgoing] = ()) -> None:
         """Between commit and acknowledgement, also of a group that publishes nothing."""
         await self._process.come_to("committed, vectors not written" if rows else "committed, nothing to publish")
-        await super().flush(stage, rows)
+        await super().flush(stage, rows, copies)
 
     async def taken_over(self, group: str) -> None:
         """All partitions are ours, and what their last owner left is out."""
