@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import orjson
-from sqlalchemy import Connection, delete, func, or_, select, text
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, text
 
-from sinks.truth.sql import chunks, insert_rows
+from sinks.truth.sql import KEYS, by_keys, chunks, insert_rows
 from sinks.truth.tables import inbox, outbox
-from sinks.truth.together import later
+from sinks.truth.together import Question, Questions, later
 
 # The table is nearly empty, so for `id IN (…)` MySQL and MariaDB prefer to scan it, and a scan waits for the locks of rows
 # that other stages have just written and not committed. Joined in this order, each id is one look-up by key.
@@ -98,10 +99,35 @@ def leftover(
     if before is not None:
         old = outbox.c.created_at < before
         query = query.where(old if ahead is None else or_(old, outbox.c.created_at > ahead))
-    return [
-        Outgoing(row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id, row.version)
-        for row in connection.execute(query)
-    ]
+    return [_outgoing(row) for row in connection.execute(query)]
+
+
+def _outgoing(row: Any) -> Outgoing:
+    return Outgoing(
+        row.topic, row.message_key, row.partition_key, row.payload, row.source_partition, row.id, row.version
+    )
+
+
+_WAITING_FOR = (
+    select(outbox).where(outbox.c.stage == bindparam("stage"), outbox.c.partition_key.in_(KEYS)).order_by(outbox.c.id)
+)
+
+
+def waiting_for(stage: str, partition_keys: Iterable[str]) -> Questions:
+    """What `take_over` asks; see `together.foresee`."""
+    for question in by_keys(_WAITING_FOR, partition_keys):
+        yield Question(question.select, {"stage": stage, **(question.values or {})})
+
+
+def take_over(connection: Connection, stage: str, partition_keys: Iterable[str]) -> list[Outgoing]:
+    """What another process has committed for these keys and not yet sent, or sent and not yet deleted, in its order.
+
+    It is the caller's now, who puts it before its own messages; the caller holds a lock without which nobody commits for
+    these keys. The other one may still send it: then it goes out twice.
+    """
+    rows = [_outgoing(row) for question in waiting_for(stage, partition_keys) for row in connection.execute(*question)]
+    done(connection, [row.id for row in rows])
+    return rows
 
 
 def done(connection: Connection, ids: Iterable[int]) -> None:

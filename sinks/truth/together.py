@@ -3,7 +3,7 @@
 A group's transaction reads a little and then writes half a dozen tables. Each statement alone is a way to the server and
 back, and two changes of thread on either side; among busy threads that takes ten times as long as the statement. What is
 written with `later` waits in this process until something is read in the same transaction, or until the COMMIT, and then
-goes with it as one message of several statements, in the order in which they were given. So a transaction sees its own
+goes as one message of several statements, in the order in which they were given. So a transaction sees its own
 writes, and fails as it would have failed: at the first statement that the server refuses, and then all of it is rolled back.
 What it will read first can be asked for at once with `foresee`. Nor is the server told to roll back where it has been told
 nothing since the last COMMIT.
@@ -94,11 +94,15 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
         return affected
 
     def commit(self) -> None:
-        """As the driver's; a transaction that cannot be committed is over as well."""
+        """As the driver's; a transaction that cannot be committed is over as well.
+
+        Not in one message with what waits: a server that is slow would carry out both for a client that is dead meanwhile,
+        and whose successor has already looked for what it left.
+        """
         try:
             if self._waiting:
-                self.query(b"COMMIT")
-            elif self._told:
+                self.query(self._waiting.pop())
+            if self._told:
                 super().commit()
         except BaseException:
             with contextlib.suppress(Exception):  # what is to be told is why

@@ -145,6 +145,7 @@ class ResolveStage:
         if self._guard is not None:
             yield from self._guard.foreseen([_named(item) for item in items])
         yield from ledger.locking_owners(item.owner_key for item in items)
+        yield from outbox.waiting_for(self.name, {item.owner_key for item in items})
         claims = [item for item in items if isinstance(item, Candidate)]
         if len(claims) < len(items):
             return  # what a command does comes first
@@ -182,6 +183,9 @@ class ResolveStage:
             ledger.lock_owners(connection, owners),
             {item.item.owner_key: item.message.partition for item in group},
         )
+        # A process that was paused, or whose COMMIT took its time, may have committed for these owners what it has not
+        # sent: it leaves before what follows from it.
+        earlier = outbox.take_over(connection, self.name, owners)
         claims = [item.item for item in group if isinstance(item.item, Candidate)]
         claims += self._obey(connection, work, group)
         known = ledger.known_claims(connection, [claim.candidate_id for claim in claims])
@@ -191,7 +195,8 @@ class ResolveStage:
         self._mark_turns(connection, work, list(fresh.values()))
         again = [claim for claim in claims if claim.candidate_id in known and claim.decision in ("accept", "mask")]
         turns.remember_again(connection, {claim.turn_key: claim.turn_revision for claim in again})
-        return self._publish(connection, work, changes)
+        gone = {memory_id for memory_id, _owner_key, _version in work.erased}
+        return [row for row in earlier if row.key not in gone] + self._publish(connection, work, changes)
 
     def _without_repeated_erasures(
         self, connection: Connection, group: Sequence[Delivered[Candidate | Command]]

@@ -60,7 +60,7 @@ def test_the_writes_of_a_transaction_are_one_message(mariadb_truth: Truth, sent:
     mariadb_truth.ping()
     sent.clear()
     mariadb_truth.run(work)
-    assert sent == ["INSERT INTO owners ("]  # and not even a COMMIT
+    assert sent == ["INSERT INTO owners (", "COMMIT"]
     assert held(mariadb_truth) == {"ann": 1, "bob": 2}
 
 

@@ -1,0 +1,87 @@
+"""Two processes that write for one owner: what the first has committed leaves before what the second makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from processors.resolution.similarity import Nearest
+from schemas import Candidate, Command, MemoryUpdated
+from sinks.truth import Truth, outbox
+from sinks.truth.audit import AuditChain
+from sinks.truth.erasure import Scope
+from sinks.truth.outbox import Outgoing
+from streams.delivery import Delivered, Message
+from streams.erasing.opening import Opening, Wish
+from streams.metrics import Metrics
+from streams.stages.erasing import order_of
+from streams.stages.resolve import ResolveStage
+from tests.doubles.records import at, claim, turn
+from tests.doubles.sealing import sealer
+
+
+def move(number: int, owner: str = "ann") -> Candidate:
+    place = f"City {number}"
+    return claim(number, value=place, text=f"lives in {place}", owner=owner, namespace=f"user/{owner}/profile")
+
+
+def commit(truth: Truth, items: Sequence[Candidate | Command]) -> list[Outgoing]:
+    """One group of a process that has published nothing yet, or dies before it does."""
+    topic: Literal["candidates", "commands"] = "candidates" if isinstance(items[0], Candidate) else "commands"
+    stage = ResolveStage(topic, Nearest(lambda _text, others: [0.0] * len(others)), Metrics())
+    group = [Delivered(Message(topic, 3, number, b"", item.to_bytes(), 0.0), item) for number, item in enumerate(items)]
+    return truth.run(
+        lambda connection: outbox.put(connection, stage.name, stage.commit(connection, group, at(0)), at(0))
+    )
+
+
+def numbers(rows: Sequence[Outgoing]) -> list[tuple[str, int]]:
+    """Whose event, and which of theirs."""
+    events = [MemoryUpdated.from_bytes(row.payload) for row in rows if row.payload is not None]
+    return [(event.memory.owner, event.owner_seq) for event in events]
+
+
+def left(truth: Truth) -> list[Outgoing]:
+    with truth.reading() as connection:
+        return outbox.leftover(connection, "resolve", 100)
+
+
+def test_what_another_process_has_not_sent_leaves_first(truth: Truth) -> None:
+    """Scenario: a process is paused between its commit and its publication; its successor has looked for what was left
+    before that commit. We expect the successor to send both, in order: whoever reads sees no gap."""
+    slow = commit(truth, [move(1), move(2), move(3, "bob")])
+    assert numbers(slow) == [("ann", 1), ("ann", 2), ("ann", 3), ("bob", 1)]
+    after = numbers(commit(truth, [move(4)]))
+    assert after == [("ann", number) for number in range(1, len(after) + 1)]
+    assert len(after) > 3
+    # It stands for nobody else's.
+    assert {whose for whose, _number in numbers(commit(truth, [move(5, "cleo")]))} == {"cleo"}
+    assert numbers(left(truth))[0] == ("bob", 1)
+
+
+def test_what_was_sent_and_is_deleted_is_not_sent_again(truth: Truth) -> None:
+    first = commit(truth, [move(1)])
+    truth.run(lambda connection: outbox.done(connection, [row.id for row in first]))
+    second = numbers(commit(truth, [move(2)]))
+    assert second[0] == ("ann", 2)
+
+
+def test_the_slow_one_deletes_nothing_of_what_was_taken_over(truth: Truth) -> None:
+    first = commit(truth, [move(1)])
+    second = commit(truth, [move(2)])
+    truth.run(lambda connection: outbox.done(connection, [row.id for row in first]))
+    assert numbers(left(truth)) == numbers(second)
+
+
+def test_what_was_erased_is_not_taken_over(truth: Truth) -> None:
+    """Scenario: the events of a memory lie in the outbox when its owner is erased.
+    We expect their tombstones alone to leave: nothing that says what was erased is written anew."""
+    commit(truth, [move(1)])
+    made = sealer()
+    truth.run(lambda connection: made.admit(connection, [turn(1)], at(1)))
+    item = Opening(truth, made, AuditChain(b"a secret of this deployment")).open(
+        Wish(Scope.OWNER, "acme", "ann"), by="test", reason="", now=at(2)
+    )
+    out = commit(truth, [order_of(item, "acme", "user", "ann", at(2))])
+    assert [row.payload for row in out] == [None]
+    assert left(truth) == out
