@@ -6,6 +6,7 @@ from typing import Any
 
 import faust
 
+from streams.connection import METADATA_MS
 from streams.consumer import PromptTransport
 from streams.settings import Settings
 
@@ -36,6 +37,8 @@ def make_app(settings: Settings, stage: str) -> Any:
         broker_commit_interval=0.5,
         broker_max_poll_records=MAX_POLL,
         consumer_auto_offset_reset="earliest",
+        consumer_metadata_max_age_ms=METADATA_MS,
+        producer_metadata_max_age_ms=METADATA_MS,
         producer_acks=-1,
     )
     app.finalize()

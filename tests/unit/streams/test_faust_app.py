@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from faust.transport.drivers import aiokafka as faust_driver
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
+from streams.connection import client_options
 from streams.consumer import PromptThread
 from streams.faust_app import make_app
 from streams.settings import Settings
@@ -34,3 +35,14 @@ def test_the_client_that_fetches_waits_as_long_as_the_settings_say(
     # Both libraries still use these names: Faust for what it makes, aiokafka for what it hands to its fetcher.
     assert "fetch_max_wait_ms=1500" in inspect.getsource(faust_driver)
     assert "self._fetch_max_wait_ms" in inspect.getsource(AIOKafkaConsumer.start)
+
+
+def test_no_client_believes_an_old_view_of_the_cluster_for_long(tmp_path: Path) -> None:
+    """Scenario: a worker joins while the broker is starting and does not know a topic yet.
+    We expect it to look again within seconds: a topic that was given to nobody in that moment stood still for five minutes."""
+    settings = Settings(_env_file=None, data_dir=tmp_path)
+    app = make_app(settings, "extract")
+    ages = {app.conf.consumer_metadata_max_age_ms, app.conf.producer_metadata_max_age_ms}
+    assert ages == {client_options(settings)["metadata_max_age_ms"]}
+    assert max(ages) <= 30_000
+    assert "metadata_max_age_ms=conf.consumer_metadata_max_age_ms" in inspect.getsource(faust_driver)
