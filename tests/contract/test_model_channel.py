@@ -281,7 +281,7 @@ class TestProviderDown:
     async def test_an_answer_that_does_not_come_or_does_not_end_is_given_up(
         self, channel: Channel, behaviour: Behaviour
     ) -> None:
-        channel.build(timeout=0.1)
+        channel.build(timeout=1.0)
         channel.server.script(behaviour)
         assert values(await channel.extract()) == VALUES
         assert channel.server.behaviours == [behaviour, Behaviour.OK]
