@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from schemas import Memory, MemoryUpdated, Status
 from sinks.truth import Truth
 from sinks.truth.memories import overtaking
-from sinks.truth.outbox import Outgoing
+from sinks.truth.outbox import Outgoing, unsent
 from sinks.vectors import Tombstone
 from streams.producer import EventProducer
 from streams.projection import VectorProjection
@@ -43,16 +43,17 @@ class Outflow:
         said = await loop.run_in_executor(self._executor, self._project, events) if events else {}
         await self._producer.publish(messages)
         while said:
-            newer, gone = await loop.run_in_executor(self._executor, self._overtaking, said)
+            newer, gone, between = await loop.run_in_executor(self._executor, self._overtaking, said)
             if gone:
                 erased = [Tombstone(key, said[key].version) for key in gone]
                 await loop.run_in_executor(self._executor, self._projection.bury, erased)
-            again = [message for event in newer for message in _messages(event)]
+            again = between + [message for event in newer for message in _messages(event)]
             again += [Outgoing("memory_updated", key, said[key].owner_key, None) for key in gone]
             if again:
                 log.warning("%d events came after newer ones: truth is sent once more", len(newer) + len(gone))
                 await self._producer.publish(again)
-            said = {event.memory.id: event.memory for event in newer}
+            sent = [MemoryUpdated.from_bytes(item.payload) for item in between if item.payload is not None]
+            said = {event.memory.id: event.memory for event in [*sent, *newer]}
 
     def _project(self, events: Sequence[bytes]) -> dict[str, Memory]:
         """By id, the memories as they are about to be published."""
@@ -60,9 +61,15 @@ class Outflow:
         self._projection.write(memories)
         return {memory.id: memory for memory in memories}
 
-    def _overtaking(self, said: Mapping[str, Memory]) -> tuple[list[MemoryUpdated], list[str]]:
+    def _overtaking(self, said: Mapping[str, Memory]) -> tuple[list[MemoryUpdated], list[str], list[Outgoing]]:
+        """Newer events, what is gone, and what has to leave before the newer ones: their owners' events in between.
+
+        Whoever committed those may not have sent them yet, and a newer one before them would be a gap to a reader.
+        """
         with self._truth.reading() as connection:
-            return overtaking(connection, {key: memory.version for key, memory in said.items()})
+            newer, gone = overtaking(connection, {key: memory.version for key, memory in said.items()})
+            owners = {event.memory.owner_key for event in newer}
+            return newer, gone, unsent(connection, "memory_updated", owners)
 
 
 def _messages(event: MemoryUpdated) -> list[Outgoing]:

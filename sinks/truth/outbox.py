@@ -130,6 +130,15 @@ def take_over(connection: Connection, stage: str, partition_keys: Iterable[str])
     return rows
 
 
+def unsent(connection: Connection, topic: str, partition_keys: Iterable[str]) -> list[Outgoing]:
+    """What is committed for this topic under these keys and not deleted yet, oldest first; some of it may be sent."""
+    found: list[Outgoing] = []
+    for chunk in chunks(sorted(set(partition_keys))):
+        query = select(outbox).where(outbox.c.topic == topic, outbox.c.partition_key.in_(chunk))
+        found += [_outgoing(row) for row in connection.execute(query.order_by(outbox.c.id))]
+    return found
+
+
 def done(connection: Connection, ids: Iterable[int]) -> None:
     """They are published: the rows go."""
     by_key = connection.dialect.name in ("mysql", "mariadb")

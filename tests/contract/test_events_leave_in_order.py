@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from processors.resolution.similarity import Nearest
-from schemas import Candidate, Command, MemoryUpdated
+from schemas import Candidate, Command, Memory, MemoryUpdated
 from sinks.truth import Truth, outbox
 from sinks.truth.audit import AuditChain
 from sinks.truth.erasure import Scope
@@ -14,6 +16,7 @@ from sinks.truth.outbox import Outgoing
 from streams.delivery import Delivered, Message
 from streams.erasing.opening import Opening, Wish
 from streams.metrics import Metrics
+from streams.outflow import Outflow
 from streams.stages.erasing import order_of
 from streams.stages.resolve import ResolveStage
 from tests.doubles.records import at, claim, turn
@@ -85,3 +88,37 @@ def test_what_was_erased_is_not_taken_over(truth: Truth) -> None:
     out = commit(truth, [order_of(item, "acme", "user", "ann", at(2))])
     assert [row.payload for row in out] == [None]
     assert left(truth) == out
+
+
+class Broker:
+    """Keeps what is published."""
+
+    def __init__(self) -> None:
+        self.sent: list[Outgoing] = []
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        self.sent += messages
+
+
+class NoVectors:
+    def write(self, memories: Sequence[Memory]) -> int:
+        return len(list(memories))
+
+
+def test_who_wakes_up_and_says_what_holds_leaves_no_gap(truth: Truth) -> None:
+    """Scenario: a process is paused after a commit; its successor sends that event, commits more and has sent none of it
+    when the first one wakes up, sends its event again and sees that truth is further.
+    We expect it to send what lies between as well: the newest event alone would be a gap."""
+    slow = commit(truth, [move(1)])
+    truth.run(lambda connection: outbox.done(connection, [row.id for row in slow]))  # its successor has sent them
+    commit(truth, [claim(50, attribute="likes", cardinality="multi", value="tea", text="likes tea"), move(60)])
+    broker = Broker()
+    with ThreadPoolExecutor(1) as executor:
+        outflow = Outflow(broker, NoVectors(), executor, truth=truth)  # type: ignore[arg-type]  # what it uses of them
+        asyncio.run(outflow.flush(slow))
+    order = [number for _whose, number in numbers(broker.sent)]
+    highest = 0
+    for number in order:
+        assert number <= highest + 1, order
+        highest = max(highest, number)
+    assert highest > 1
