@@ -37,23 +37,13 @@ class Outflow:
         self._truth = truth
 
     async def flush(self, messages: Sequence[Outgoing]) -> None:
-        """Write vectors of the events among `messages`, then publish all of them in order."""
+        """Write vectors of the events among `messages`, then publish all of them in order; and again what is further by then."""
         loop = asyncio.get_running_loop()
-        events = [item.payload for item in messages if item.topic == "memory_updated" and item.payload is not None]
-        said = await loop.run_in_executor(self._executor, self._project, events) if events else {}
-        await self._producer.publish(messages)
-        while said:
-            newer, gone, between = await loop.run_in_executor(self._executor, self._overtaking, said)
-            if gone:
-                erased = [Tombstone(key, said[key].version) for key in gone]
-                await loop.run_in_executor(self._executor, self._projection.bury, erased)
-            again = between + [message for event in newer for message in _messages(event)]
-            again += [Outgoing("memory_updated", key, said[key].owner_key, None) for key in gone]
-            if again:
-                log.warning("%d events came after newer ones: truth is sent once more", len(newer) + len(gone))
-                await self._producer.publish(again)
-            sent = [MemoryUpdated.from_bytes(item.payload) for item in between if item.payload is not None]
-            said = {event.memory.id: event.memory for event in [*sent, *newer]}
+        while messages:
+            events = [item.payload for item in messages if item.topic == "memory_updated" and item.payload is not None]
+            said = await loop.run_in_executor(self._executor, self._project, events) if events else {}
+            await self._producer.publish(messages)
+            messages = await loop.run_in_executor(self._executor, self._overtaking, said) if said else []
 
     def _project(self, events: Sequence[bytes]) -> dict[str, Memory]:
         """By id, the memories as they are about to be published."""
@@ -61,15 +51,21 @@ class Outflow:
         self._projection.write(memories)
         return {memory.id: memory for memory in memories}
 
-    def _overtaking(self, said: Mapping[str, Memory]) -> tuple[list[MemoryUpdated], list[str], list[Outgoing]]:
-        """Newer events, what is gone, and what has to leave before the newer ones: their owners' events in between.
+    def _overtaking(self, said: Mapping[str, Memory]) -> list[Outgoing]:
+        """What has to be said after it: truth where it is further, and that a memory is gone.
 
-        Whoever committed those may not have sent them yet, and a newer one before them would be a gap to a reader.
+        Before a newer event goes what its owner's events in between are: whoever committed those may not have sent them yet, and
+        the newer one alone would be a gap to a reader.
         """
         with self._truth.reading() as connection:
             newer, gone = overtaking(connection, {key: memory.version for key, memory in said.items()})
-            owners = {event.memory.owner_key for event in newer}
-            return newer, gone, unsent(connection, "memory_updated", owners)
+            between = unsent(connection, "memory_updated", {event.memory.owner_key for event in newer})
+        if gone:
+            self._projection.bury([Tombstone(key, said[key].version) for key in gone])
+        if newer or gone:
+            log.warning("%d events came after newer ones: truth is sent once more", len(newer) + len(gone))
+        again = between + [message for event in newer for message in _messages(event)]
+        return again + [Outgoing("memory_updated", key, said[key].owner_key, None) for key in gone]
 
 
 def _messages(event: MemoryUpdated) -> list[Outgoing]:

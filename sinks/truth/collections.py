@@ -100,20 +100,15 @@ _EXISTING = select(collections).where(collections.c.status != State.DROPPED.valu
 
 def existing(connection: Connection) -> list[CollectionRow]:
     """Every collection that may still hold vectors, the live one first."""
-    return _existing(connection, ends=False)
+    found = [_row(row) for row in connection.execute(_EXISTING).mappings()]
+    return sorted(found, key=lambda row: (row.status is not State.LIVE, row.name))
 
 
 def listed(truth: Truth) -> list[CollectionRow]:
     """The same, in a transaction of its own."""
     with truth.reading() as connection:
-        return _existing(connection, ends=True)
-
-
-def _existing(connection: Connection, *, ends: bool) -> list[CollectionRow]:
-    if ends:
         foresee(connection, [Question(_EXISTING)], ends=True)
-    found = [_row(row) for row in connection.execute(_EXISTING).mappings()]
-    return sorted(found, key=lambda row: (row.status is not State.LIVE, row.name))
+        return existing(connection)
 
 
 def listing(connection: Connection) -> list[CollectionRow]:

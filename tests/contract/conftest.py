@@ -6,7 +6,9 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pymysql
 import pytest
 
 from ops.dev.services import MariaDb
@@ -76,3 +78,17 @@ def mariadb_truth(mariadb_url: str) -> Iterator[Truth]:
     store = Truth(make_engine(mariadb_url))
     yield store
     store.close()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What leaves for the server, by its first words."""
+    left: list[str] = []
+    send = pymysql.connections.Connection._execute_command
+
+    def heard(self: Any, command: int, sql: Any) -> None:
+        left.append((sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace"))[:20])
+        send(self, command, sql)
+
+    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", heard)
+    yield left

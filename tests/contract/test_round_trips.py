@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pymysql
 import pytest
 from sqlalchemy import Connection
 
@@ -27,20 +26,6 @@ from tests.doubles.records import at, claim, turn
 from tests.doubles.sealing import sealer
 
 pytestmark = pytest.mark.services
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What leaves for the server."""
-    left: list[str] = []
-    send = pymysql.connections.Connection._execute_command
-
-    def heard(self: Any, command: int, sql: Any) -> None:
-        left.append(sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace"))
-        send(self, command, sql)
-
-    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", heard)
-    yield left
 
 
 class Carrier:

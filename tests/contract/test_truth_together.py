@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pymysql
@@ -34,20 +33,6 @@ def owner(name: str, seq: int = 0) -> dict[str, Any]:
 def held(truth: Truth) -> dict[str, int]:
     with truth.reading() as connection:
         return {row.owner: row.seq for row in connection.execute(sa.select(owners))}
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What leaves for the server, by its first words."""
-    left: list[str] = []
-    send = pymysql.connections.Connection._execute_command
-
-    def heard(self: Any, command: int, sql: Any) -> None:
-        left.append((sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace"))[:20])
-        send(self, command, sql)
-
-    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", heard)
-    yield left
 
 
 def test_the_writes_of_a_transaction_are_one_message(mariadb_truth: Truth, sent: list[str]) -> None:
