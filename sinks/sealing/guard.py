@@ -30,8 +30,7 @@ class Guard:
 
     def foreseen(self, named: Sequence[Named]) -> Questions:
         """What `refuses` will ask; see `sinks.truth.together.foresee`."""
-        tenants = {self.identities.tenant(item.tenant) for item in named}
-        return suppression.holding(tenants | {self.identities.owner(item.owner_key) for item in named})
+        return suppression.holding(self.identities.holders(named))
 
     def refuses(self, connection: Connection, named: Sequence[Named]) -> list[bool]:
         """Which of these must leave nothing behind."""

@@ -8,6 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Owned(Protocol):
+    """Whatever belongs to somebody."""
+
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def owner_key(self) -> str: ...
 
 
 class Identities:
@@ -36,6 +47,11 @@ class Identities:
     def memory(self, memory_id: str) -> str:
         """One memory."""
         return self._of("memory", memory_id)
+
+    def holders(self, owned: Iterable[Owned]) -> set[str]:
+        """The owners of these and their tenants: who decides whether they may come in."""
+        pairs = {(item.tenant, item.owner_key) for item in owned}
+        return {self.tenant(tenant) for tenant, _owner in pairs} | {self.owner(owner) for _tenant, owner in pairs}
 
     def _of(self, kind: str, name: str) -> str:
         return hashlib.blake2b(f"{kind}:{name}".encode(), key=self._key, digest_size=16).hexdigest()

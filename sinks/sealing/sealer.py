@@ -120,8 +120,7 @@ class Sealer:
 
     def foreseen(self, turns: Sequence[Turn]) -> Questions:
         """What `admit` will ask first; see `sinks.truth.together.foresee`."""
-        tenants = {self.identities.tenant(turn.tenant) for turn in turns}
-        return suppression.holding(tenants | {self.identities.owner(turn.owner_key) for turn in turns})
+        return suppression.holding(self.identities.holders(turns))
 
     def admit(self, connection: Connection, turns: Sequence[Turn], now: datetime) -> Admission:
         """Look the group's people up, under a shared lock; those who come for the first time get a key.

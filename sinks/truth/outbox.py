@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, bindparam, delete, func, or_, select, text
+from sqlalchemy import Connection, Select, bindparam, delete, func, or_, select, text
 
 from sinks.truth.sql import KEYS, by_keys, chunks, insert_rows
 from sinks.truth.tables import inbox, outbox
@@ -108,15 +108,23 @@ def _outgoing(row: Any) -> Outgoing:
     )
 
 
-_WAITING_FOR = (
-    select(outbox).where(outbox.c.stage == bindparam("stage"), outbox.c.partition_key.in_(KEYS)).order_by(outbox.c.id)
-)
+_FOR_KEYS = select(outbox).where(outbox.c.partition_key.in_(KEYS)).order_by(outbox.c.id)
+_WAITING_FOR = _FOR_KEYS.where(outbox.c.stage == bindparam("stage"))
+_UNSENT = _FOR_KEYS.where(outbox.c.topic == bindparam("topic"))
+
+
+def _for_keys(query: Select[Any], partition_keys: Iterable[str], **named: str) -> Questions:
+    for question in by_keys(query, partition_keys):
+        yield Question(question.select, {**named, **(question.values or {})})
+
+
+def _answered(connection: Connection, questions: Questions) -> list[Outgoing]:
+    return [_outgoing(row) for question in questions for row in connection.execute(*question)]
 
 
 def waiting_for(stage: str, partition_keys: Iterable[str]) -> Questions:
     """What `take_over` asks; see `together.foresee`."""
-    for question in by_keys(_WAITING_FOR, partition_keys):
-        yield Question(question.select, {"stage": stage, **(question.values or {})})
+    return _for_keys(_WAITING_FOR, partition_keys, stage=stage)
 
 
 def take_over(connection: Connection, stage: str, partition_keys: Iterable[str]) -> list[Outgoing]:
@@ -125,18 +133,14 @@ def take_over(connection: Connection, stage: str, partition_keys: Iterable[str])
     It is the caller's now, who puts it before its own messages; the caller holds a lock without which nobody commits for
     these keys. The other one may still send it: then it goes out twice.
     """
-    rows = [_outgoing(row) for question in waiting_for(stage, partition_keys) for row in connection.execute(*question)]
+    rows = _answered(connection, waiting_for(stage, partition_keys))
     done(connection, [row.id for row in rows])
     return rows
 
 
 def unsent(connection: Connection, topic: str, partition_keys: Iterable[str]) -> list[Outgoing]:
     """What is committed for this topic under these keys and not deleted yet, oldest first; some of it may be sent."""
-    found: list[Outgoing] = []
-    for chunk in chunks(sorted(set(partition_keys))):
-        query = select(outbox).where(outbox.c.topic == topic, outbox.c.partition_key.in_(chunk))
-        found += [_outgoing(row) for row in connection.execute(query.order_by(outbox.c.id))]
-    return found
+    return _answered(connection, _for_keys(_UNSENT, partition_keys, topic=topic))
 
 
 def done(connection: Connection, ids: Iterable[int]) -> None:

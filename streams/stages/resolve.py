@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -13,12 +13,10 @@ from processors.exceptions import PoisonError
 from processors.resolution import (
     Cell,
     Change,
-    Checkpoint,
     Entry,
     Retraction,
     advance,
     cell_key_of,
-    reconcile,
     slot_key_of,
 )
 from processors.resolution.reconcile import BEHIND
@@ -49,7 +47,8 @@ from streams.delivery import Delivered, Message
 from streams.metrics import Metrics
 from streams.stages.adopting import Adopted, adopted
 from streams.stages.commands import claims_of
-from streams.stages.erasing import erased, with_risen
+from streams.stages.erasing import erased
+from streams.stages.folding import CellFolder, Touched
 from streams.stages.republishing import republished
 from streams.stages.reviewing import decided
 
@@ -64,36 +63,13 @@ _LOOKING = (CommandKind.DECIDE_REVIEW, *_MOVING)
 
 
 @dataclass(slots=True)
-class _Touched:
-    """A cell that this group changes.
-
-    `whole`: its ledger has to be folded from the beginning. `aimed_at`: turns of it that are taken back or given back.
-    """
-
-    owner_key: str
-    slot_key: str
-    new: list[Entry] = field(default_factory=list)
-    whole: bool = False
-    aimed_at: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ledger:
-    """What a cell is folded from: everything, or what is behind a checkpoint."""
-
-    entries: list[Entry]
-    retractions: list[Retraction]
-    start: Checkpoint | None = None
-
-
-@dataclass(slots=True)
 class _Group:
     now: datetime
     nearest: Nearest
     owners: dict[str, tuple[str, str, str]]
     sequences: dict[str, int]
     partitions: dict[str, int]
-    cells: dict[str, _Touched] = field(default_factory=dict)
+    cells: dict[str, Touched] = field(default_factory=dict)
     claims: list[tuple[Entry, str, str]] = field(default_factory=list)
     slots: dict[str, dict[str, Cell]] = field(default_factory=dict)
     reviews: list[dict[str, Any]] = field(default_factory=list)
@@ -126,7 +102,7 @@ class ResolveStage:
         self._nearest = nearest
         self._metrics = metrics
         self._guard = guard
-        self._behind = behind
+        self._folder = CellFolder(metrics, behind=behind)
 
     def prepare(self, message: Message) -> Candidate | Command:
         """Raises ValueError for anything that is not what the topic holds."""
@@ -191,7 +167,8 @@ class ResolveStage:
         known = ledger.known_claims(connection, [claim.candidate_id for claim in claims])
         fresh = {claim.candidate_id: claim for claim in claims if claim.candidate_id not in known}
         self._place(connection, work, list(fresh.values()))
-        changes = work.lifted + self._fold(connection, work)
+        stored = {key: item.cell for key, item in work.adopted.items()}
+        changes = work.lifted + self._folder.fold(connection, work.cells, work.claims, stored, now)
         self._mark_turns(connection, work, list(fresh.values()))
         again = [claim for claim in claims if claim.candidate_id in known and claim.decision in ("accept", "mask")]
         turns.remember_again(connection, {claim.turn_key: claim.turn_revision for claim in again})
@@ -274,7 +251,7 @@ class ResolveStage:
         for cell_key, (slot_key, entries) in made.entries.items():
             if not entries:
                 continue
-            touched = work.cells.setdefault(cell_key, _Touched(command.owner_key, slot_key))
+            touched = work.cells.setdefault(cell_key, Touched(command.owner_key, slot_key))
             touched.whole = True
             touched.new += entries
             work.claims += [(entry, slot_key, cell_key) for entry in entries]
@@ -291,7 +268,7 @@ class ResolveStage:
         gone = erased(connection, command)
         work.erased += [(memory_id, owner_key, version) for memory_id, version in gone.tombstones]
         for cell_key, (slot_key, entries) in gone.left.items():
-            touched = work.cells.setdefault(cell_key, _Touched(owner_key, slot_key))
+            touched = work.cells.setdefault(cell_key, Touched(owner_key, slot_key))
             touched.whole = True
             touched.new += entries
             work.claims += [(entry, slot_key, cell_key) for entry in entries]
@@ -325,7 +302,7 @@ class ResolveStage:
         for cell_key, (owner_key, slot_key) in ledger.cells_of_turns(connection, targets).items():
             # A turn holds its own speaker's claims only; a crafted command must not reach another owner's cells.
             if owner_key == command.owner_key:
-                work.cells.setdefault(cell_key, _Touched(owner_key, slot_key)).aimed_at |= targets
+                work.cells.setdefault(cell_key, Touched(owner_key, slot_key)).aimed_at |= targets
 
     def _place(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
         """Find each claim's cell: its own, or the one of a value it repeats in other words."""
@@ -339,7 +316,7 @@ class ResolveStage:
                     copy = claim.model_copy(update={"candidate_id": new_id(claim.candidate_id, cell_key)})
                 entry = Entry.of(copy)
                 work.claims.append((entry, slot, cell_key))
-                work.cells.setdefault(cell_key, _Touched(claim.owner_key, slot)).new.append(entry)
+                work.cells.setdefault(cell_key, Touched(claim.owner_key, slot)).new.append(entry)
 
     def _cells_for(self, work: _Group, claim: Candidate, slot: str) -> list[str]:
         own = cell_key_of(claim)
@@ -374,62 +351,6 @@ class ResolveStage:
         advanced = advance(preview, [Entry.of(claim)])
         cells[own] = advanced[0] if advanced else preview
         return [own]
-
-    def _fold(self, connection: Connection, work: _Group) -> list[tuple[Change, str, str]]:
-        stored = {key: item.cell for key, item in work.adopted.items()} | ledger.load_cells(connection, work.cells)
-        voided = ledger.retractions_of(connection, [entry.claim.turn_key for entry, _slot, _cell in work.claims])
-        first = [(key, touched.new[0].claim) for key, touched in work.cells.items() if touched.new]
-        stored = with_risen(connection, stored, first, work.now)
-        folded: dict[str, Cell] = {}
-        changes: list[tuple[Change, str, str]] = []
-        again: dict[str, _Touched] = {}
-        for cell_key, touched in work.cells.items():
-            voids = any(entry.claim.turn_key in voided for entry in touched.new)
-            anew = touched.whole or touched.aimed_at or voids
-            short = None if anew else advance(stored.get(cell_key, Cell()), touched.new)
-            if short is None:
-                again[cell_key] = touched
-                continue
-            self._metrics.folds.labels("state").inc()
-            folded[cell_key] = short[0]
-            changes += [(change, touched.slot_key, cell_key) for change in short[1]]
-        ledgers = self._ledgers(connection, again, stored)
-        ledger.insert_claims(connection, work.claims)
-        for cell_key, of in ledgers.items():
-            self._metrics.folds.labels("checkpoint" if of.start is not None else "nothing").inc()
-            before = stored.get(cell_key, Cell())
-            folded[cell_key], made = reconcile(before, of.entries, of.retractions, start=of.start, behind=self._behind)
-            changes += [(change, again[cell_key].slot_key, cell_key) for change in made]
-        ledger.save_cells(
-            connection,
-            [(key, work.cells[key].owner_key, work.cells[key].slot_key, cell) for key, cell in folded.items()],
-        )
-        return changes
-
-    def _ledgers(
-        self, connection: Connection, again: Mapping[str, _Touched], stored: Mapping[str, Cell]
-    ) -> dict[str, _Ledger]:
-        """The ledger of each cell: what is behind its checkpoint, where that is enough."""
-        found: dict[str, _Ledger] = {}
-        for cell_key, touched in again.items():
-            start = stored[cell_key].checkpoint if cell_key in stored and not touched.whole else None
-            if start is None or any(entry.key <= start.cell.last_key for entry in touched.new):
-                continue
-            mark = start.cell.last_key
-            entries = [*ledger.entries_behind(connection, cell_key, mark), *touched.new]
-            by_turn = ledger.retractions_of(connection, [entry.claim.turn_key for entry in entries])
-            aims = touched.aimed_at | by_turn.keys()
-            if not ledger.says_before(connection, cell_key, mark, sorted(aims)):
-                found[cell_key] = _Ledger(entries, [item for items in by_turn.values() for item in items], start)
-        rest = {cell_key: touched for cell_key, touched in again.items() if cell_key not in found}
-        history = ledger.entries(connection, rest)
-        whole = {cell_key: [*history.get(cell_key, []), *touched.new] for cell_key, touched in rest.items()}
-        turn_keys = [entry.claim.turn_key for entries in whole.values() for entry in entries]
-        by_turn = ledger.retractions_of(connection, turn_keys)
-        for cell_key, entries in whole.items():
-            relevant = {item for entry in entries for item in by_turn.get(entry.claim.turn_key, [])}
-            found[cell_key] = _Ledger(entries, list(relevant))
-        return found
 
     def _mark_turns(self, connection: Connection, work: _Group, claims: list[Candidate]) -> None:
         if work.given_back:
