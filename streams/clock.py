@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import Connection
 
 from processors.batching import BatchLimits
 from sinks.truth import turns
 from sinks.truth.outbox import Outgoing
-from streams.delivery import Delivery
+from streams.delivery import LEFT_BEHIND, Delivery
 from streams.metrics import Metrics
 from streams.stages.closing import close_batches, outgoing
 from streams.ticking import for_ever
@@ -19,7 +19,6 @@ log = logging.getLogger("memriver.clock")
 
 _CLAIM = 200
 """Conversations closed in one transaction; a bound on how long their rows stay locked."""
-LEFT_BEHIND = timedelta(seconds=15)
 
 
 class BatchClock:

@@ -9,7 +9,8 @@ For each group of messages that have arrived:
 4. acknowledge, in offset order.
 
 A death before 2 leaves nothing; between 2 and 4 the messages come again, the inbox makes them a no-op, and the rows left
-in the outbox are sent when the partition is next assigned, before its first new message. After 4 the last group's rows may
+in the outbox are sent when the partition is next assigned, before its first new message; what a slow database commits even
+later, its sender long dead, is found by looking now and then (`sweep`). After 4 the last group's rows may
 still be there and are sent once more: nothing newer of their stage has been published, since the transaction of whatever
 came next would have deleted them, so a compacted topic ends with the same message. A stage that falls idle tidies up.
 
@@ -24,7 +25,7 @@ import contextlib
 import logging
 import os
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from streams.metrics import Metrics
 from streams.progress import Progress
 from streams.reasons import reason_of
 from streams.standing import Standing
+from streams.window import Window
 
 log = logging.getLogger("memriver.delivery")
 T = TypeVar("T")
@@ -53,6 +55,8 @@ _TIDY_SECONDS = 0.2
 """An idle stage deletes its published rows after this; a busy one does it with its next transaction, at no cost."""
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 3.0, 5.0)
 _LOOK_SECONDS = 0.02
+LEFT_BEHIND = timedelta(seconds=15)
+"""What is committed and not published after this, nobody is working on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,7 @@ class Delivery:
         self._linger = linger_seconds
         self._on_fatal = on_fatal or _end_process
         self._draining: dict[str, set[int]] = {}
+        self._held: dict[str, frozenset[int]] = {}
         self._published: defaultdict[str, list[int]] = defaultdict(list)
         self._tidying: dict[str, asyncio.Task[None]] = {}
         self._drains: set[asyncio.Future[None]] = set()
@@ -196,6 +201,7 @@ class Delivery:
     def assigned(self, stage: str, partitions: set[int]) -> None:
         """These partitions are ours now: drain what an earlier owner left before touching a new message."""
         self._draining.setdefault(stage, set()).update(partitions)
+        self._held[stage] = frozenset(partitions)
         # No message may ever come: what the earlier owner left must leave all the same.
         left = asyncio.ensure_future(self._drain_in_turn(stage))
         self._drains.add(left)
@@ -258,7 +264,7 @@ class Delivery:
     ) -> None:
         """For slow work: up to `flying` groups of `size` messages at once, acknowledged as a finished prefix."""
         progress = self.progress.setdefault(name, Progress())
-        window = _Window(flying, progress)
+        window = Window(flying, progress)
         try:
             async for events in groups(stream.noack().events(), size, self._linger):
                 await self._open.wait()
@@ -390,6 +396,22 @@ class Delivery:
             await self.flush(stage, rows)
             sent += len(rows)
 
+    async def sweep(self, older_than: timedelta) -> int:
+        """Publish what somebody committed for partitions that are ours and is still there; returns how many messages.
+
+        A database may carry a COMMIT out long after the process that sent it is dead and its partitions were drained.
+        """
+        sent = 0
+        for stage, partitions in list(self._held.items()):
+            if any(waiting == stage for waiting, _error in self.waits):
+                continue  # its rows are as old as the outage, and leave when that is over
+            async with self._order[stage]:
+                found = await self.drain(stage, set(partitions), older_than=older_than)
+            if found:
+                log.warning("%s: sent %d messages that were committed late", stage, found)
+            sent += found
+        return sent
+
     async def _drain_in_turn(self, stage: str) -> None:
         try:
             async with self._order[stage]:
@@ -474,50 +496,6 @@ class Delivery:
         log.critical("%s: %s; the process ends", stage, what, exc_info=error)
         self._on_fatal(f"{stage}: {what}")
         raise FatalError(f"{stage} stopped") from error
-
-
-class _Window:
-    """Groups in flight, in the order they came; at most `limit` unfinished."""
-
-    def __init__(self, limit: int, progress: Progress) -> None:
-        self._limit = limit
-        self._progress = progress
-        self._flying: deque[tuple[list[Any], asyncio.Future[None]]] = deque()
-
-    async def add(self, events: list[Any], task: asyncio.Future[None]) -> None:
-        """Take one more group, waiting for the oldest while the window is full."""
-        self._flying.append((events, task))
-        task.add_done_callback(self._settle)
-        while len(self._flying) >= self._limit:
-            await self._oldest()
-
-    async def finish(self) -> None:
-        """Wait for what is still flying."""
-        while self._flying:
-            await self._oldest()
-
-    async def _oldest(self) -> None:
-        _events, task = self._flying[0]
-        await asyncio.wait({task})
-        task.result()  # raises what it raised: nothing behind it will ever be acknowledged
-        self._settle(task)
-
-    def _settle(self, _done: asyncio.Future[None]) -> None:
-        """Acknowledge the finished prefix; whatever failed stays, and so does all behind it."""
-        while self._flying and self._flying[0][1].done():
-            events, task = self._flying[0]
-            if task.cancelled() or task.exception() is not None:
-                return
-            self._flying.popleft()
-            for event in events:
-                event.ack()
-            self._progress.finish(len(events))
-
-    def cancel(self) -> None:
-        """Give the unfinished work back: it was never acknowledged."""
-        for _events, task in self._flying:
-            task.cancel()
-        self._progress.drop()
 
 
 def _message(event: Any) -> Message:

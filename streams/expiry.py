@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 from schemas import Command, CommandKind, Memory, new_id
 from sinks.truth import memories, outbox
 from sinks.truth.outbox import Outgoing
-from streams.clock import LEFT_BEHIND
-from streams.delivery import Delivery
+from streams.delivery import LEFT_BEHIND, Delivery
 from streams.ticking import for_ever
 
 _CLAIM = 200

@@ -56,6 +56,7 @@ from streams.stages.feedback import FeedbackStage
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
 from streams.summaries import SummaryClock
+from streams.sweeping import Sweep
 from streams.vectors import live_comparison, open_collections, settle_live
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class Runtime:
         self._now = now
         self._judges: JudgePool | None = None
         self._apps: list[Any] = []
+        self._sweep = Sweep(self.delivery)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_session(self, now: Callable[[], datetime]) -> SessionMemory:
@@ -181,6 +183,7 @@ class Runtime:
         if self._judges is not None:
             await self._judges.warm()
         await asyncio.gather(*(app.start() for app in self._apps))
+        self._tasks.append(asyncio.create_task(self._sweep.run(), name="sweep"))
         settle()
         if not self.settings.model_enabled and "extract" in self.stages:
             log.warning("the model channel is off (MEMRIVER_MODEL_BASE_URL is not set): batches wait in the database")

@@ -9,8 +9,7 @@ from datetime import datetime
 
 from processors.exceptions import MemriverError
 from sinks.truth import Truth, erasure
-from streams.clock import LEFT_BEHIND
-from streams.delivery import Delivery
+from streams.delivery import LEFT_BEHIND, Delivery
 from streams.erasing.work import Eraser
 from streams.metrics import Metrics
 from streams.ticking import for_ever

@@ -32,8 +32,8 @@ from sinks.truth import Truth
 from sinks.truth.outbox import Outgoing
 from sinks.vectors import Point, StoredPoint, Tombstone
 from sinks.vectors.collection import OneCollection
-from streams.clock import LEFT_BEHIND, BatchClock
-from streams.delivery import Delivered, Delivery, Message, Stage
+from streams.clock import BatchClock
+from streams.delivery import LEFT_BEHIND, Delivered, Delivery, Message, Stage
 from streams.expiry import ExpiryClock
 from streams.extraction import RawReply
 from streams.metrics import Metrics

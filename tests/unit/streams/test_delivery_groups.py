@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Connection
@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from processors.exceptions import FatalError, PoisonError, TransientError
 from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.outbox import Outgoing
-from streams.delivery import Delivered, Delivery, Message
+from streams.delivery import LEFT_BEHIND, Delivered, Delivery, Message
 from streams.metrics import Metrics
 from tests.doubles.log import Stream, message, until
 
@@ -213,6 +213,42 @@ async def test_what_an_earlier_owner_committed_goes_out_before_the_first_new_mes
     await delivery.run(Stream(words("new", partition=1)), Words())
     assert sent.words == ["old-1", "old-3", "new"], "in the order they were committed, and only of our partition"
     await until(lambda: left(truth) == 2)
+
+
+async def test_what_was_committed_after_the_partition_was_drained_is_swept_up(
+    make: Callable[..., Delivery], truth: Truth
+) -> None:
+    sent = Sent()
+    delivery = make(sent)
+    delivery.assigned("words", {0, 1})
+    await delivery.run(Stream(words("new")), Words())
+
+    def late(stage: str, key: str, partition: int, age: timedelta) -> None:
+        row = Outgoing("out", key, "k", b"", partition)
+        truth.run(lambda connection: outbox.put(connection, stage, [row], NOW - age))
+
+    late("words", "late", 1, 2 * LEFT_BEHIND)
+    late("words", "somebody works on it", 1, timedelta())
+    late("words", "another's partition", 2, 2 * LEFT_BEHIND)
+    late("other", "another's stage", 1, 2 * LEFT_BEHIND)
+    assert await delivery.sweep(LEFT_BEHIND) == 1
+    assert sent.words == ["new", "late"]
+    assert await delivery.sweep(LEFT_BEHIND) == 0, "published rows are deleted"
+    delivery.assigned("words", {2})
+    await until(lambda: sent.words[2:] == ["another's partition"])
+    late("words", "not ours any more", 1, 2 * LEFT_BEHIND)
+    assert await delivery.sweep(LEFT_BEHIND) == 0
+
+
+async def test_a_stage_that_waits_for_a_server_is_not_swept(make: Callable[..., Delivery], truth: Truth) -> None:
+    sent = Sent(*[TransientError("broker away")] * 50)
+    delivery = make(sent)
+    delivery.assigned("words", {0})
+    task = asyncio.create_task(delivery.run(Stream(words("a")), Words()))
+    await until(lambda: bool(delivery.waits))
+    assert await delivery.sweep(timedelta(seconds=-1)) == 0, "its own rows would be sent twice"
+    await task
+    assert sent.words == ["a"]
 
 
 async def test_the_database_being_away_while_left_over_rows_are_looked_for_is_waited_out(
