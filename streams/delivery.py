@@ -247,8 +247,7 @@ class Delivery:
     async def _finish(self, events: list[Any], judged: _Judged[T], stage: Stage[T], progress: Progress) -> None:
         try:
             await self._write(judged, stage)
-            for event in events:
-                event.ack()
+            _acknowledge(events)
         except Exception as error:  # noqa: BLE001 - as above
             self.fatal(stage.name, error)
         progress.finish(len(events))
@@ -264,7 +263,7 @@ class Delivery:
     ) -> None:
         """For slow work: up to `flying` groups of `size` messages at once, acknowledged as a finished prefix."""
         progress = self.progress.setdefault(name, Progress())
-        window = Window(flying, progress)
+        window = Window(flying, progress, _acknowledge)
         try:
             async for events in groups(stream.noack().events(), size, self._linger):
                 await self._open.wait()
@@ -496,6 +495,11 @@ class Delivery:
         log.critical("%s: %s; the process ends", stage, what, exc_info=error)
         self._on_fatal(f"{stage}: {what}")
         raise FatalError(f"{stage} stopped") from error
+
+
+def _acknowledge(events: Sequence[Any]) -> None:
+    for event in events:
+        event.ack()
 
 
 def _message(event: Any) -> Message:

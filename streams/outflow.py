@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 
 from schemas import Memory, MemoryUpdated, Status
 from sinks.truth import Truth
@@ -41,36 +42,63 @@ class Outflow:
         loop = asyncio.get_running_loop()
         while messages:
             events = [item.payload for item in messages if item.topic == "memory_updated" and item.payload is not None]
-            said = await loop.run_in_executor(self._executor, self._project, events) if events else {}
+            memories = await loop.run_in_executor(self._executor, self._project, events) if events else []
             await self._producer.publish(messages)
+            said = _said(messages, memories)
             messages = await loop.run_in_executor(self._executor, self._overtaking, said) if said else []
 
-    def _project(self, events: Sequence[bytes]) -> dict[str, Memory]:
-        """By id, the memories as they are about to be published."""
+    def _project(self, events: Sequence[bytes]) -> list[Memory]:
+        """The memories as they are about to be published, in this order."""
         memories = [MemoryUpdated.from_bytes(event).memory for event in events]
         self._projection.write(memories)
-        return {memory.id: memory for memory in memories}
+        return memories
 
-    def _overtaking(self, said: Mapping[str, Memory]) -> list[Outgoing]:
+    def _overtaking(self, said: Mapping[str, _Said]) -> list[Outgoing]:
         """What has to be said after it: truth where it is further, and that a memory is gone.
 
         Before a newer event goes what its owner's events in between are: whoever committed those may not have sent them yet, and
         the newer one alone would be a gap to a reader.
         """
         with self._truth.reading() as connection:
-            newer, gone = overtaking(connection, {key: memory.version for key, memory in said.items()})
+            newer, gone = overtaking(connection, {key: last.version for key, last in said.items()})
             between = unsent(connection, "memory_updated", {event.memory.owner_key for event in newer})
+        gone = [key for key in gone if not said[key].gone]
         if gone:
             self._projection.bury([Tombstone(key, said[key].version) for key in gone])
         if newer or gone:
             log.warning("%d events came after newer ones: truth is sent once more", len(newer) + len(gone))
         again = between + [message for event in newer for message in _messages(event)]
-        return again + [Outgoing("memory_updated", key, said[key].owner_key, None) for key in gone]
+        return again + [_tombstone(key, said[key].owner_key, said[key].version) for key in gone]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The last thing that was said of a memory: that it is so at this version, or that it is gone."""
+
+    owner_key: str
+    version: int
+    gone: bool
+
+
+def _said(messages: Sequence[Outgoing], memories: Sequence[Memory]) -> dict[str, _Said]:
+    """By id; `memories` are those of the events among `messages`, in order. A tombstone that names no version ends none."""
+    versions = iter(memories)
+    said: dict[str, _Said] = {}
+    for message in messages:
+        if message.topic == "memory_updated":
+            version = next(versions).version if message.payload is not None else message.version or 0
+            before = said[message.key].version if message.key in said else 0
+            said[message.key] = _Said(message.partition_key, max(version, before), message.payload is None)
+    return said
+
+
+def _tombstone(key: str, owner_key: str, version: int) -> Outgoing:
+    return Outgoing("memory_updated", key, owner_key, None, version=version)
 
 
 def _messages(event: MemoryUpdated) -> list[Outgoing]:
     key, owner_key = event.memory.id, event.memory.owner_key
     messages = [Outgoing("memory_updated", key, owner_key, event.to_bytes())]
     if event.memory.status is Status.DELETED:
-        messages.append(Outgoing("memory_updated", key, owner_key, None))
+        messages.append(_tombstone(key, owner_key, event.memory.version))
     return messages

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from streams.progress import Progress
 
 
 class Window:
-    """Groups in flight, in the order they came; at most `limit` unfinished."""
+    """Groups in flight, in the order they came; at most `limit` unfinished. `acknowledge` is called with each that is done."""
 
-    def __init__(self, limit: int, progress: Progress) -> None:
+    def __init__(self, limit: int, progress: Progress, acknowledge: Callable[[list[Any]], None]) -> None:
         self._limit = limit
         self._progress = progress
+        self._acknowledge = acknowledge
         self._flying: deque[tuple[list[Any], asyncio.Future[None]]] = deque()
 
     async def add(self, events: list[Any], task: asyncio.Future[None]) -> None:
@@ -42,8 +44,7 @@ class Window:
             if task.cancelled() or task.exception() is not None:
                 return
             self._flying.popleft()
-            for event in events:
-                event.ack()
+            self._acknowledge(events)
             self._progress.finish(len(events))
 
     def cancel(self) -> None:

@@ -13,6 +13,7 @@ from sinks.truth import Truth, outbox
 from sinks.truth.audit import AuditChain
 from sinks.truth.erasure import Scope
 from sinks.truth.outbox import Outgoing
+from sinks.vectors import Tombstone
 from streams.delivery import Delivered, Message
 from streams.erasing.opening import Opening, Wish
 from streams.metrics import Metrics
@@ -80,14 +81,19 @@ def test_what_was_erased_is_not_taken_over(truth: Truth) -> None:
     """Scenario: the events of a memory lie in the outbox when its owner is erased.
     We expect their tombstones alone to leave: nothing that says what was erased is written anew."""
     commit(truth, [move(1)])
-    made = sealer()
-    truth.run(lambda connection: made.admit(connection, [turn(1)], at(1)))
-    item = Opening(truth, made, AuditChain(b"a secret of this deployment")).open(
-        Wish(Scope.OWNER, "acme", "ann"), by="test", reason="", now=at(2)
-    )
-    out = commit(truth, [order_of(item, "acme", "user", "ann", at(2))])
+    truth.run(lambda connection: sealer().admit(connection, [turn(1)], at(1)))
+    out = erased(truth, Scope.OWNER, "ann", 2)
     assert [row.payload for row in out] == [None]
     assert left(truth) == out
+
+
+def erased(truth: Truth, scope: Scope, name: str, minute: int) -> list[Outgoing]:
+    """The rows that the order leaves."""
+    made = sealer()
+    item = Opening(truth, made, AuditChain(b"a secret of this deployment")).open(
+        Wish(scope, "acme", name), by="test", reason="", now=at(minute)
+    )
+    return commit(truth, [order_of(item, "acme", "user", "ann", at(minute))])
 
 
 class Broker:
@@ -104,6 +110,18 @@ class NoVectors:
     def write(self, memories: Sequence[Memory]) -> int:
         return len(list(memories))
 
+    def bury(self, gone: Sequence[Tombstone]) -> None:
+        pass
+
+
+def published(truth: Truth, rows: Sequence[Outgoing]) -> list[Outgoing]:
+    """What leaves when a process sends these."""
+    broker = Broker()
+    with ThreadPoolExecutor(1) as executor:
+        outflow = Outflow(broker, NoVectors(), executor, truth=truth)  # type: ignore[arg-type]  # what it uses of them
+        asyncio.run(outflow.flush(rows))
+    return broker.sent
+
 
 def test_who_wakes_up_and_says_what_holds_leaves_no_gap(truth: Truth) -> None:
     """Scenario: a process is paused after a commit; its successor sends that event, commits more and has sent none of it
@@ -112,13 +130,42 @@ def test_who_wakes_up_and_says_what_holds_leaves_no_gap(truth: Truth) -> None:
     slow = commit(truth, [move(1)])
     truth.run(lambda connection: outbox.done(connection, [row.id for row in slow]))  # its successor has sent them
     commit(truth, [claim(50, attribute="likes", cardinality="multi", value="tea", text="likes tea"), move(60)])
-    broker = Broker()
-    with ThreadPoolExecutor(1) as executor:
-        outflow = Outflow(broker, NoVectors(), executor, truth=truth)  # type: ignore[arg-type]  # what it uses of them
-        asyncio.run(outflow.flush(slow))
-    order = [number for _whose, number in numbers(broker.sent)]
+    order = [number for _whose, number in numbers(published(truth, slow))]
     highest = 0
     for number in order:
         assert number <= highest + 1, order
         highest = max(highest, number)
     assert highest > 1
+
+
+def test_a_late_tombstone_does_not_end_what_was_said_again(truth: Truth) -> None:
+    """Scenario: a process is paused between an erasure's commit and its tombstone; its successor sends that, the person says it
+    again and the successor sends the event. Then the first one wakes up and sends its tombstone.
+    We expect the event once more: a compacted topic would end with a tombstone of something that holds."""
+    truth.run(lambda connection: sealer().admit(connection, [turn(1)], at(1)))
+    [first] = commit(truth, [move(1)])
+    late = erased(truth, Scope.MEMORY, first.key, 2)
+    assert [(row.key, row.payload) for row in late] == [(first.key, None)]
+    truth.run(lambda connection: outbox.done(connection, [row.id for row in left(truth)]))
+    again = commit(truth, [claim(9, value="City 1", text="lives in City 1")])
+    assert {row.key for row in again} == {first.key}
+    truth.run(lambda connection: outbox.done(connection, [row.id for row in again]))
+    sent = published(truth, late)
+    assert [(row.key, row.payload) for row in sent] == [(first.key, None), (first.key, again[-1].payload)]
+
+
+def test_a_tombstone_that_is_right_is_said_once(truth: Truth) -> None:
+    truth.run(lambda connection: sealer().admit(connection, [turn(1)], at(1)))
+    [first] = commit(truth, [move(1)])
+    late = erased(truth, Scope.MEMORY, first.key, 2)
+    assert published(truth, late) == late
+
+
+def test_an_event_of_what_is_gone_is_followed_by_a_tombstone_that_names_its_version(truth: Truth) -> None:
+    truth.run(lambda connection: sealer().admit(connection, [turn(1)], at(1)))
+    [first] = commit(truth, [move(1)])
+    erased(truth, Scope.MEMORY, first.key, 2)
+    assert [(row.key, row.payload, row.version) for row in published(truth, [first])] == [
+        (first.key, first.payload, None),
+        (first.key, None, 1),
+    ]
