@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -88,7 +89,13 @@ class ExtractStage:
         now = await self._delivery.in_thread(self._claim, messages)
         await self._bury(now.dead)
         asked = [job for job in now.jobs if self._channel is not None]
-        answers = await asyncio.gather(*(self._ask(job) for job in asked), return_exceptions=True)
+        try:
+            answers = await asyncio.gather(*(self._ask(job) for job in asked), return_exceptions=True)
+        except asyncio.CancelledError:
+            # An orderly end, or partitions that went elsewhere, is no death.
+            with contextlib.suppress(TransientError):
+                await asyncio.shield(self._delivery.in_thread(self._release, [job.batch.batch_id for job in asked]))
+            raise
         unexpected = [
             item for item in answers if isinstance(item, BaseException) and not isinstance(item, TransientError)
         ]

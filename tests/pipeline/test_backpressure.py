@@ -107,6 +107,8 @@ async def test_a_stop_while_the_model_hangs_gives_the_batch_back_unharmed(tmp_pa
         truth = Truth(make_engine(embedded.settings.database_url.get_secret_value()))
         with truth.reading() as connection:
             assert batches.count_by_status(connection) == {"closed": 1}
+            attempts = connection.execute(select(tables.batches.c.attempts)).scalars().all()
+            assert attempts == [0], "only a death costs an attempt: five restarts must not make a dead letter of it"
             assert [row["outcome"] for row in turns.outcomes(connection)] == ["batched"]
             assert deadletters.count(connection) == 0
         truth.close()
