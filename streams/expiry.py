@@ -8,13 +8,14 @@ from sqlalchemy import Connection
 
 from schemas import Command, CommandKind, Memory, new_id
 from sinks.truth import memories, outbox
+from sinks.truth.clock import not_ahead
 from sinks.truth.outbox import Outgoing
 from streams.delivery import LEFT_BEHIND, Delivery
 from streams.ticking import for_ever
 
 _CLAIM = 200
-_INBOX_KEPT = timedelta(days=30)
-"""Longer than any topic of the stages keeps a message, so nothing that can come again is forgotten."""
+INBOX_KEPT = timedelta(days=45)
+"""Longer than any topic of the stages keeps a message, its open segment included, so nothing that can come again is forgotten."""
 
 
 class ExpiryClock:
@@ -32,9 +33,13 @@ class ExpiryClock:
 
     async def _once(self) -> float:
         await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
+        await self.tick()
+        return self._tick
+
+    async def tick(self) -> None:
+        """End what is over, and forget what no broker can redeliver."""
         await self.sweep()
         await self._delivery.transact(self.name, _forget)
-        return self._tick
 
     async def sweep(self) -> int:
         """Send a command for what is over now; returns how many."""
@@ -42,7 +47,7 @@ class ExpiryClock:
 
         def work(connection: Connection, now: datetime) -> list[Outgoing]:
             nonlocal count
-            over = memories.expired(connection, now, _CLAIM)
+            over = memories.expired(connection, not_ahead(connection, now), _CLAIM)
             count = len(over)
             return [_outgoing(memory) for memory in over]
 
@@ -51,7 +56,7 @@ class ExpiryClock:
 
 
 def _forget(connection: Connection, now: datetime) -> list[Outgoing]:
-    outbox.forget_older_than(connection, now - _INBOX_KEPT)
+    outbox.forget_older_than(connection, not_ahead(connection, now) - INBOX_KEPT)
     return []
 
 

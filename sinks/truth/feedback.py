@@ -52,6 +52,16 @@ class Labelled:
     label: Label
 
 
+def recorded(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """Which of these have a label: what was done stays known when the inbox has long forgotten it."""
+    found: set[str] = set()
+    for chunk in chunks(keys):
+        found |= set(
+            connection.execute(select(feedback.c.feedback_key).where(feedback.c.feedback_key.in_(chunk))).scalars()
+        )
+    return found
+
+
 def access(connection: Connection, memory_ids: Iterable[str]) -> dict[str, Access]:
     """By memory id; one that no feedback has named is not in it."""
     found: dict[str, Access] = {}

@@ -145,7 +145,7 @@ class FeedbackStage:
         unique: dict[str, Delivered[Observed]] = {}
         for delivered in self._admitted(connection, group):
             unique.setdefault(delivered.item.key, delivered)
-        seen = outbox.seen(connection, self.name, unique)
+        seen = outbox.seen(connection, self.name, unique) | feedback.recorded(connection, unique)
         fresh = [delivered for key, delivered in unique.items() if key not in seen]
         ids = sorted({memory_id for delivered in fresh for memory_id in delivered.item.feedback.memory_ids})
         work = _Group(now, memories.fetch(connection, ids), feedback.versions(connection, ids))

@@ -17,7 +17,7 @@ from processors.policy import Decision, PolicyGate, PolicySettings
 from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
 from schemas import Candidate, Command, CommandKind, Feedback, Memory, Status, digest, new_id
-from sinks.truth import Truth, deadletters, feedback, memories, reviews, tables
+from sinks.truth import Truth, deadletters, feedback, memories, outbox, reviews, tables
 from sinks.truth.outbox import Outgoing
 from streams.cli import app
 from streams.delivery import Delivered, Message
@@ -161,6 +161,17 @@ def test_a_redelivery_and_a_repetition_count_once(bench: Bench) -> None:
     assert len(bench.labels()) == 1
     assert [len(bench.commands(out)) for out in sent] == [1, 0]
     assert bench.metrics.registry.get_sample_value("memriver_feedback_total", {"kind": "corrected"}) == 1
+
+
+def test_an_id_that_the_inbox_has_forgotten_is_known_by_its_label(bench: Bench) -> None:
+    """Scenario: a sender uses an id again when its inbox row is gone; the labels' key would refuse it for ever."""
+    [home] = bench.learn(claim())
+    first = given("used", home)
+    bench.hear(first)
+    assert bench.truth.run(lambda connection: outbox.forget_older_than(connection, at(60 * 24 * 400))) == 1
+    assert bench.hear(first) == []
+    assert bench.access(home.id)[home.id].used == 1
+    assert len(bench.labels()) == 1
 
 
 def test_a_memory_named_twice_in_one_feedback_was_recalled_once(bench: Bench) -> None:

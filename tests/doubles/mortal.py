@@ -335,7 +335,7 @@ class Process:
         self._summaries = SummaryClock(self.delivery, self.truth, memory, rng=Random(1))
         self._timers: Mapping[str, Callable[[], Awaitable[object]]] = {
             "clock": self._clock.close_due,
-            "expiry": self._expiry.sweep,
+            "expiry": self._expiry.tick,
             "summaries": self._summaries.sweep,
         }
 
