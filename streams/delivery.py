@@ -187,6 +187,10 @@ class Delivery:
         """Stages that wait for a server at this moment, and for what."""
         return list(self._waits.values())
 
+    def watched(self, name: str) -> Progress:
+        """What the watchdog and health see of a stage, or of a timer whose work is done a transaction at a time."""
+        return self.progress.setdefault(name, Progress())
+
     def close(self) -> None:
         """Take no new group; what is in hand goes on. The rest was never acknowledged, and goes back by itself."""
         self._open.clear()
@@ -219,7 +223,7 @@ class Delivery:
         The next group is judged while the last one is being written; writing, and so acknowledging, stays in order.
         `judge` does the stage's `prepare` for many messages elsewhere.
         """
-        progress = self.progress.setdefault(stage.name, Progress())
+        progress = self.watched(stage.name)
         writing: asyncio.Task[None] | None = None
         try:
             async for events in groups(stream.noack().events(), self._group_size, self._linger):
@@ -262,7 +266,7 @@ class Delivery:
         flying: int,
     ) -> None:
         """For slow work: up to `flying` groups of `size` messages at once, acknowledged as a finished prefix."""
-        progress = self.progress.setdefault(name, Progress())
+        progress = self.watched(name)
         window = Window(flying, progress, _acknowledge)
         try:
             async for events in groups(stream.noack().events(), size, self._linger):
@@ -341,6 +345,7 @@ class Delivery:
     async def transact(self, stage: str, work: Callable[[Connection, datetime], list[Outgoing]]) -> None:
         """Steps 2 and 3 for work that is not a message group: a timer, or one finished model call."""
         await self._carry_out(stage, work)
+        self._moves(stage)
 
     async def flush(self, stage: str, rows: Sequence[Outgoing], copies: Sequence[Outgoing] = ()) -> None:
         """Step 3, repeated until it succeeds: what is committed must go out, in order."""
@@ -393,6 +398,7 @@ class Delivery:
             if not rows:
                 return sent
             await self.flush(stage, rows)
+            self._moves(stage)
             sent += len(rows)
 
     async def sweep(self, older_than: timedelta) -> int:
@@ -400,15 +406,16 @@ class Delivery:
 
         A database may carry a COMMIT out long after the process that sent it is dead and its partitions were drained.
         """
-        sent = 0
-        for stage, partitions in list(self._held.items()):
-            if any(waiting == stage for waiting, _error in self.waits):
-                continue  # its rows are as old as the outage, and leave when that is over
-            async with self._order[stage]:
-                found = await self.drain(stage, set(partitions), older_than=older_than)
-            if found:
-                log.warning("%s: sent %d messages that were committed late", stage, found)
-            sent += found
+        # Beside each other: one that waits for a server holds up no other.
+        return sum(await asyncio.gather(*(self._sweep(stage, older_than) for stage in list(self._held))))
+
+    async def _sweep(self, stage: str, older_than: timedelta) -> int:
+        if any(waiting == stage for waiting, _error in self.waits):
+            return 0  # its rows are as old as the outage, and leave when that is over
+        async with self._order[stage]:
+            sent = await self.drain(stage, set(self._held[stage]), older_than=older_than)
+        if sent:
+            log.warning("%s: sent %d messages that were committed late", stage, sent)
         return sent
 
     async def _drain_in_turn(self, stage: str) -> None:
@@ -469,12 +476,16 @@ class Delivery:
                     attempt += 1
                     self._waits[this] = (stage, error)
                     self._metrics.retries.labels(stage).inc()
-                    if stage in self.progress:
-                        self.progress[stage].patience()
+                    self._moves(stage)
                     log.warning("%s: %s; again in %.1f s", stage, error, wait)
                     await asyncio.sleep(wait)
         finally:
             self._waits.pop(this, None)
+
+    def _moves(self, stage: str) -> None:
+        """It has come further, or is told to wait: no standstill either way."""
+        if stage in self.progress:
+            self.progress[stage].patience()
 
     async def _patiently(
         self, name: str, handle: Callable[[Sequence[Message]], Awaitable[None]], messages: Sequence[Message]

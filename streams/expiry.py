@@ -29,7 +29,7 @@ class ExpiryClock:
 
     async def run(self) -> None:
         """Tick for ever; an error that is not transient ends the process."""
-        await for_ever(self.name, self._once, self._delivery.fatal)
+        await for_ever(self.name, self._once, self._delivery.fatal, self._delivery.watched(self.name))
 
     async def _once(self) -> float:
         await self._delivery.drain(self.name, older_than=LEFT_BEHIND)
