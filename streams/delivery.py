@@ -426,13 +426,16 @@ class Delivery:
             self.fatal(stage, error)
 
     async def _drain(self, stage: str) -> None:
-        partitions = self._draining.get(stage)
-        if partitions:
-            taken = set(partitions)
+        taken = self._draining.pop(stage, None)
+        if not taken:
+            return
+        try:
             sent = await self.drain(stage, taken)
-            partitions -= taken
-            if sent:
-                log.info("%s: sent %d messages that an earlier owner had committed", stage, sent)
+        except BaseException:
+            self._draining.setdefault(stage, set()).update(taken)
+            raise
+        if sent:
+            log.info("%s: sent %d messages that an earlier owner had committed", stage, sent)
 
     def _leftover(self, stage: str, partitions: set[int] | None, older_than: timedelta | None) -> list[Outgoing]:
         before = ahead = None

@@ -12,7 +12,7 @@ from processors.exceptions import PoisonError, TransientError
 from processors.extraction.judge import Judge, ResolveTimes
 from processors.extraction.outcome import Extracted, Outcome, Rejected, Truncated, Unparsable
 from processors.extraction.parse import parse
-from processors.extraction.plan import Accept, Again, Ask, GiveUp, Limits, first_asks, label, next_step
+from processors.extraction.plan import Accept, Again, Ask, GiveUp, Limits, about, first_asks, label, next_step
 from processors.extraction.prompts import PROMPT_VERSION
 from processors.extraction.render import OwnWords, Prompt, render
 from processors.ports import ChatModel, ChatReply
@@ -163,7 +163,7 @@ class _Run:
         except TransientError:
             self._observe("provider_down")
             raise
-        outcome = parse(reply.text, reply.finish_reason)
+        outcome = about(parse(reply.text, reply.finish_reason), prompt.aliases)
         self._observe(label(outcome))
         self._replies.append(_kept(reply, prompt, outcome, ask))
         return outcome, reply.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from processors.extraction.outcome import Extracted, Nothing, Outcome, Truncated, Unparsable
@@ -54,6 +55,13 @@ class GiveUp:
 
 
 Step = Accept | Again | GiveUp
+
+
+def about(outcome: Outcome, turns: Container[int]) -> Outcome:
+    """The reply as an answer to this question: one whose every claim cites a turn that was not shown answers another one."""
+    if isinstance(outcome, Extracted) and outcome.items and not any(item.turn in turns for item in outcome.items):
+        return Unparsable("no_such_turn")
+    return outcome
 
 
 def first_asks(turns: tuple[Turn, ...], limits: Limits) -> tuple[Ask, ...]:

@@ -153,7 +153,6 @@ async def test_a_sentence_in_the_wrong_language_is_replaced_by_what_was_said(cha
         (Behaviour.ONE_BAD_ITEM, VALUES, {"turn:wrong_type": 1, "not_an_object": 1}),
         (Behaviour.COPIED_EXAMPLE, VALUES, {"placeholder": 1}),
         (Behaviour.DUPLICATES, VALUES, {"duplicate": 8}),
-        (Behaviour.WRONG_ALIAS, [], {"alias_not_offered": 4}),
     ],
 )
 async def test_bad_items_are_rejected_one_by_one(
@@ -164,6 +163,13 @@ async def test_bad_items_are_rejected_one_by_one(
     assert values(result) == kept
     assert Counter(rejected.reason for rejected in result.rejected) == reasons
     assert result.calls == 1
+
+
+async def test_an_answer_that_cites_only_turns_that_were_not_shown_is_asked_again(channel: Channel) -> None:
+    """It answers another question; what it would have been told must not count as nothing to remember."""
+    channel.server.script(Behaviour.WRONG_ALIAS, Behaviour.OK)
+    result = await channel.extract()
+    assert (values(result), result.calls, result.failed) == (VALUES, 2, ())
 
 
 async def test_an_empty_list_closes_the_batch_as_done(channel: Channel) -> None:

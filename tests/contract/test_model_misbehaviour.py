@@ -55,10 +55,11 @@ READ = [
     Behaviour.NO_JSON_SCHEMA,
     Behaviour.NO_MAX_TOKENS,
 ]
-NOTHING = {Behaviour.EMPTY: "empty", Behaviour.WRONG_ALIAS: "extracted"}
+NOTHING = {Behaviour.EMPTY: "empty"}
 GIVEN_UP = {
     Behaviour.PROSE: {"prose"},
     Behaviour.BLANK: {"empty_reply"},
+    Behaviour.WRONG_ALIAS: {"no_such_turn"},
     Behaviour.ERROR_WITH_200: {"provider_error"},
     Behaviour.HTML_WITH_200: {"prose"},
     Behaviour.TRUNCATED: {"truncated"},
@@ -160,7 +161,7 @@ async def test_whatever_stands_around_it_what_the_model_found_is_remembered(
 
 
 @pytest.mark.parametrize("behaviour", NOTHING)
-async def test_an_empty_list_and_items_that_cite_no_turn_are_told_apart(
+async def test_an_empty_list_is_an_answer_that_nothing_is_to_be_remembered(
     world: World, server: ModelServer, behaviour: Behaviour
 ) -> None:
     server.default = behaviour
