@@ -280,7 +280,7 @@ def memory(bench: Bench, count: int, samples: int = 20) -> dict[str, Any]:
             if not readings or stored - readings[-1][0] >= count // samples:
                 readings.append((stored, process.memory_info().rss))
                 print(f"  {stored:,} turns, {readings[-1][1] / 1e6:.0f} MB", file=sys.stderr)
-            time.sleep(0.5)
+            time.sleep(5.0)  # each look counts the table
         readings.append((stored, process.memory_info().rss))
         seconds = time.perf_counter() - started
     tail = readings[max(1, len(readings) // 10) :]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select, true, update
 
 from schemas import OwnerKind, digest
 from sinks.sealing.mentions import Mentions
@@ -323,7 +323,7 @@ def _left(connection: Connection, conversation_key: str) -> _Left:
     total = connection.execute(select(func.count()).select_from(t.turns).where(here)).scalar_one()
     waiting = connection.execute(
         select(func.count(), func.coalesce(func.sum(c.tokens), 0), func.min(c.arrived_at)).where(
-            here, c.pending.is_(True)
+            here, c.pending == true()
         )
     ).one()
     return _Left(int(total), int(waiting[0]), int(waiting[1]), waiting[2])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, or_, select, true, update
 
 from processors.resolution.entry import order_key
 from schemas import Outcome, Turn
@@ -219,7 +219,7 @@ def waiting(
     parsed = at_hand or {}
     found: dict[str, list[Waiting]] = {}
     for chunk in chunks(sorted(set(conversation_keys))):
-        query = select(turns).where(turns.c.conversation_key.in_(chunk), turns.c.pending.is_(True))
+        query = select(turns).where(turns.c.conversation_key.in_(chunk), turns.c.pending == true())
         for row in connection.execute(query):
             turn = parsed.get(row.turn_key)
             if turn is None or turn.revision != row.revision:
@@ -402,7 +402,7 @@ def wait_since_arrival(connection: Connection) -> None:
     """Conversations wait for a batch since the first waiting turn arrived, whatever was noted of when to look at them again."""
     first = (
         select(func.min(turns.c.arrived_at))
-        .where(turns.c.conversation_key == conversations.c.conversation_key, turns.c.pending.is_(True))
+        .where(turns.c.conversation_key == conversations.c.conversation_key, turns.c.pending == true())
         .scalar_subquery()
     )
     statement = update(conversations).where(conversations.c.first_pending_at.is_not(None))

@@ -1,0 +1,122 @@
+"""What one more message costs does not grow with what was said before: counted in rows that the server reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, text
+
+from processors.batching import BatchLimits
+from processors.intake import Intake
+from processors.noise import NoiseFilter
+from processors.policy import PolicyGate, PolicySettings
+from processors.resolution.similarity import Nearest
+from processors.rules import RuleBook
+from schemas import Candidate, Turn
+from sinks.sealing.guard import Guard
+from sinks.truth import Truth, outbox
+from sinks.truth.outbox import Outgoing
+from streams.delivery import Delivered, Message, Stage
+from streams.metrics import Metrics
+from streams.stages.ingest import IngestStage
+from streams.stages.resolve import ResolveStage
+from tests.doubles.records import at, claim, turn
+from tests.doubles.sealing import sealer
+
+pytestmark = pytest.mark.services
+
+FEW, MANY = 50, 2_000
+LATER = at(10_000)
+
+
+def carry_out(truth: Truth, stage: Stage[Any], items: Sequence[Turn | Candidate]) -> None:
+    """One group, published at once."""
+    messages = [Message(stage.topic, 0, place, b"", item.to_bytes(), 0.0) for place, item in enumerate(items)]
+    group = [Delivered(message, stage.prepare(message)) for message in messages]
+
+    def work(connection: Connection) -> list[Outgoing]:
+        return outbox.put(connection, stage.name, stage.commit(connection, group, LATER), LATER)
+
+    rows = truth.run(work)
+    truth.run(lambda connection: outbox.done(connection, [row.id for row in rows]))
+
+
+def rows_read(truth: Truth, work: Callable[[], None]) -> int:
+    """Rows that the server looks at for `work`, by whatever index: the least of some tries.
+
+    InnoDB removes index entries of what has changed in its own time, and passes over them until then.
+    """
+
+    def total() -> int:
+        with truth.reading() as connection:
+            found = dict(connection.execute(text("SHOW GLOBAL STATUS LIKE 'Handler%'")).all())
+        read = sum(int(value) for name, value in found.items() if name.startswith("Handler_read_"))
+        return read + int(found["Handler_icp_attempts"])  # those that the engine itself has passed over
+
+    total()
+    idle = -total() + total()
+    found: list[int] = []
+    for _ in range(6):
+        time.sleep(0.5)
+        before = total()
+        work()
+        found.append(total() - before - idle)
+    return min(found)
+
+
+def test_what_waits_is_found_in_a_long_conversation_without_reading_it(mariadb_truth: Truth) -> None:
+    """Scenario: a conversation that has gone on for years. We expect what waits in it for a batch to be looked up by the whole
+    index: with a condition that the server does not take for an equation it read all that was ever said there."""
+    gate = PolicyGate(PolicySettings(), b"a key for tests only")
+    intake = Intake(RuleBook.load(), NoiseFilter.load(), gate)
+    stage = IngestStage(intake, BatchLimits(), Metrics(), sealer())
+    for start in range(0, MANY, 500):
+        lines = [turn(n, text=f"第{n}个接口的报价还要再核对一遍") for n in range(start, start + 500)]
+        others = [line.model_copy(update={"conversation_id": f"other {n % 50}"}) for n, line in enumerate(lines)]
+        carry_out(mariadb_truth, stage, [*lines, *others])
+    plans: list[tuple[str, str]] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, _many: bool) -> None:
+        if context.compiled and "FROM turns" in statement and "turns.pending" in statement.partition("WHERE")[2]:
+            raw = connection.connection.cursor()
+            raw.execute(f"EXPLAIN {statement}", parameters)
+            plans.extend((row[5], row[6]) for row in raw.fetchall())
+
+    event.listen(mariadb_truth.engine, "before_cursor_execute", explain)
+    for number in range(6):
+        carry_out(mariadb_truth, stage, [turn(MANY + number, text=f"第{number}个接口的报价和合同都还要再看一遍")])
+    event.remove(mariadb_truth.engine, "before_cursor_execute", explain)
+    assert plans
+    assert set(plans) == {("ix_turns_pending", "131")}, "131 bytes: the conversation's 130, and whether it waits"
+
+
+def test_a_claim_costs_the_same_for_somebody_of_whom_much_is_known(mariadb_truth: Truth) -> None:
+    guard = Guard(sealer().identities)
+    stage = ResolveStage("candidates", Nearest(lambda _text, others: [0.0] * len(others)), Metrics(), guard)
+    cost: dict[int, int] = {}
+    known = 0
+    for length in (FEW, MANY):
+        while known < length:
+            size = min(500, length - known)
+            carry_out(
+                mariadb_truth,
+                stage,
+                [
+                    claim(n, attribute=f"thing {n}", value=f"value {n}", text=f"thing {n} is {n}")
+                    for n in range(known, known + size)
+                ],
+            )
+            known += size
+
+        def more() -> None:
+            nonlocal known
+            carry_out(mariadb_truth, stage, [claim(known, attribute="residence", value=f"City {known}")])
+            carry_out(mariadb_truth, stage, [claim(known + 1, attribute=f"thing {known}", value="new")])
+            known += 2
+
+        cost[length] = rows_read(mariadb_truth, more)
+    assert cost[FEW] > 0
+    assert cost[MANY] < 1.5 * cost[FEW] + 50, cost
