@@ -52,6 +52,7 @@ class Lexicon:
     coming: Engine
     timely: Engine
     weak_retract: Bilingual
+    addressee: Engine
     triggers: Engine
 
 

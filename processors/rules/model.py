@@ -66,7 +66,9 @@ class Rule:
     time: str
     # Other attributes for other named groups, e.g. employer next to occupation.
     also: tuple[tuple[str, str], ...]
-    # Attributes whose same value this statement ends; "likes:thing" ends what the group `thing` caught.
+    # Attributes whose same value this statement ends; "likes:thing" ends what the group `thing` caught, and
+    # "family=no children:child" that very value when the group `child` caught something; "*:gone" is the rule's own
+    # attribute.
     ends: tuple[str, ...]
     ttl_days: int | None
     # Whether the subject may be left out ("我叫李雷，住在上海").
