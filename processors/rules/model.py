@@ -73,5 +73,7 @@ class Rule:
     ttl_days: int | None
     # Whether the subject may be left out ("我叫李雷，住在上海").
     elides: bool
+    # Nothing when the sentence says that it is for once or for a while only ("I don't eat meat today").
+    lasting: bool
     # An order that may be put as a question ("could you remember that …?").
     polite: bool

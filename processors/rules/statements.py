@@ -95,6 +95,8 @@ def _hits(passage: Passage, form: _Form) -> list[RuleHit]:
         return []
     if rule.time == "dated" and passage.words.timely.search(passage.folded, clause.lead, clause.end) is None:
         return []
+    if rule.lasting and passage.words.for_once.search(passage.folded, clause.lead, clause.end) is not None:
+        return []
     attribute = rule.attribute
     if attribute == "*":
         suffix = form.match["suffix"] if form.caught("suffix") else None
@@ -165,9 +167,11 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
 
 
 def _trimmed(passage: Passage, rule: Rule, start: int, end: int) -> tuple[int, int]:
-    """The borders of a value without what trails it; of a place or a name no part is a time, whatever the time is."""
+    """The borders of a value without what trails it, and without the time that is the fact's own."""
     dated = rule.time in ("past", "dated", "future")
     left, right = trimmed(passage.text, start, end, passage.folded, times=dated)
-    if rule.shape not in _NAMES or (shorter := passage.untimed(left, right, rule.language)) == right:
+    # A plan keeps its day, which says what is planned; of a place or a name no part is ever a time.
+    read = rule.shape in _NAMES or rule.time in ("past", "dated")
+    if not read or (shorter := passage.untimed(left, right, rule.language)) == right:
         return left, right
     return trimmed(passage.text, left, shorter, passage.folded, times=dated)
