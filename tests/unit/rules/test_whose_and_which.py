@@ -54,6 +54,8 @@ def test_what_is_ordered_of_somebody_else_is_nothing_of_the_speakers(text: str) 
     [
         ("@bot remember that I like tea", {("likes", "tea")}),
         ("Claude, remember that I'm vegan", {("diet", "vegan")}),
+        ("@AI助手 记住我住在上海", {("residence", "上海")}),
+        ("@memo-bot remember I live in Rome", {("residence", "Rome")}),
         ("@bob I live in Rome", {("residence", "Rome")}),
         ("Mom, I'm vegan", {("diet", "vegan")}),
         ("Remember that Alice hates nuts", {("note", "Alice hates nuts")}),
@@ -118,6 +120,8 @@ def test_what_is_said_of_the_speaker_and_others_is_said_of_the_speaker(text: str
         ("我妈妈的生日是5月1号", "My mom's birthday is May 2", "mother_birthday"),
         ("我的电脑是MacBook", "My computer is a ThinkPad", "computer"),
         ("我的MBTI是INTJ", "My MBTI is INFP", "personality"),
+        ("我的星座是狮子座", "My star sign is Virgo", "zodiac"),
+        ("我老婆的手机号是13812345678", "My wife's phone number is 555-1234", "wife_phone"),
     ],
 )
 def test_one_thing_has_one_name_in_both_languages(chinese: str, english: str, attribute: str) -> None:
