@@ -40,7 +40,7 @@ _CLAUSE_END: Final = regex.compile(
     r"|\sbut\s+(?!also\b)"
     r"|\sand\s+(?=(?:currently\s+|now\s+|also\s+|i\s+)?(?:live|work|am|was born|study|speak|have|love|like|hate|"
     r"enjoy|prefer|use|"
-    r"moved|joined|quit|left|"
+    r"moved|joined|quit|left|became|started|"
     r"don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|"
     r"originally)\s))"
 )
