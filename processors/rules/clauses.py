@@ -42,7 +42,8 @@ _CLAUSE_END: Final = regex.compile(
     r"enjoy|prefer|use|"
     r"moved|joined|quit|left|became|started|"
     r"don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|"
-    r"originally)\s))"
+    r"originally)\s)"
+    r"|\s(?=living\s+in\s)(?<=\bwork(?:ing)?\s(?:at|for)\s[^,.]{2,40}\s))"
 )
 _LIST_HEAD: Final = regex.compile(
     r"\b(?:like|love|enjoy|hate|dislike|stand|allergic|speak|prefer|know|fan of|into|hobb\w+|play|likes?|interested|"

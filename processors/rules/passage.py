@@ -119,7 +119,7 @@ class Passage:
             # 老婆的生日 and "my wife's birthday" are one thing.
             return normal_attribute(f"{who}_{aliases.get(owned['what'], owned['what'])}")
         name = regex.sub(r"'s\b", "", name).replace("colour", "color")
-        name = regex.sub(r"^(?:favourite|fave|fav)\b", "favorite", name)
+        name = regex.sub(r"^(?:favou?rite?|fave|fav)\b", "favorite", name)
         return aliases.get(name) or normal_attribute(name)
 
 

@@ -92,7 +92,10 @@ def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -
         return None
     left = start + len(piece) - len(piece.lstrip())
     a, b = left + match.start("value"), left + match.end("value")
-    value, quote = passage.text[a:b], passage.quote(left, end).rstrip()
+    value = passage.text[a:b]
+    # From the statement on: "no wait, soy" alone does not say that it is an allergy.
+    begun = passage.turn.text.rfind(last.quote, 0, left)
+    quote = passage.quote(begun if begun >= 0 else left, end).rstrip()
     rule = next((rule for rule in passage.rules.claims.rules if rule.id == last.rule_id), None)
     if match.groupdict().get("slip") and (
         rule is None

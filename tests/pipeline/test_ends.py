@@ -64,6 +64,7 @@ def told_in_order(tmp_path_factory: pytest.TempPathFactory) -> Left:
         said(2, "My dog died last week", user_id="pet"),
         said(3, "I take metformin", user_id="pill"),
         said(4, "I stopped taking metformin", user_id="pill"),
+        said(7, "I'm allergic to shellfish, no wait, to soy", user_id="soy"),
         said(5, "I live in Rome, I'm vegan and I like tea", user_id="all"),
         said(6, "Forget everything about me", user_id="all"),
     ]
@@ -73,6 +74,10 @@ def told_in_order(tmp_path_factory: pytest.TempPathFactory) -> Left:
 def test_an_end_finds_what_it_means_under_other_words(told_in_order: Left) -> None:
     assert told_in_order.active("pet") == {"event": {"My dog died"}}
     assert told_in_order.active("pill") == {"habit": {"stopped taking metformin"}}
+
+
+def test_what_was_put_right_in_one_breath_is_kept_with_the_words_that_say_what_it_is(told_in_order: Left) -> None:
+    assert told_in_order.active("soy") == {"allergy": {"soy"}}
 
 
 def test_an_order_to_forget_everything_leaves_nothing_of_what_is_known_by_name(told_in_order: Left) -> None:

@@ -79,7 +79,7 @@ def test_the_agent_of_the_turn_may_have_anybodys_name() -> None:
         ("I live in Berlin temporarily", {("residence", "Berlin")}),
         ("I live in May Township", {("residence", "May Township")}),
         ("I work at Century 21", {("employer", "Century 21")}),
-        ("I work at Google living in NYC", {("employer", "Google")}),
+        ("I work at Google living in NYC", {("employer", "Google"), ("residence", "NYC")}),
         ("I live in 上海 and work at 腾讯", {("residence", "上海"), ("employer", "腾讯")}),
     ],
 )
