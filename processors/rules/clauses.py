@@ -40,15 +40,18 @@ _CLAUSE_END: Final = regex.compile(
     r"|\sbut\s+(?!also\b)"
     r"|\sand\s+(?=(?:currently\s+|now\s+|also\s+|i\s+)?(?:live|work|am|was born|study|speak|have|love|like|hate|"
     r"enjoy|prefer|use|"
-    r"moved|don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|"
-    r"originally)\s))"
+    r"moved|joined|quit|left|became|started|"
+    r"don't|can't|usually|come from|allergic|i'm|grew|from|teach|drive|never|married|engaged|based|currently|"
+    r"originally)\s)"
+    r"|\s(?=living\s+in\s)(?<=\bwork(?:ing)?\s(?:at|for)\s[^,.]{2,40}\s))"
 )
 _LIST_HEAD: Final = regex.compile(
     r"\b(?:like|love|enjoy|hate|dislike|stand|allergic|speak|prefer|know|fan of|into|hobb\w+|play|likes?|interested|"
     r"allergies|eat|drink|favou?rites?)\b"
 )
 _LIST_ITEM: Final = regex.compile(
-    r"\s*(?:and|or|&)?\s*+(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|"
+    r"\s*(?:and|or|&)?\s*+(?!no wait\b|wait no\b|(?:no|wait|sorry|oops|correction)\s*$)"
+    r"(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|"
     r"could|because)\b)"
     r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}\s*"
 )
@@ -106,7 +109,19 @@ _YEAR: Final = regex.compile(r"\s*(?:19|20)\d\d\b.*")
 # "Forget my birthday and my address" is one order.
 _FORGOTTEN: Final = regex.compile(r"\b(?:forget|delete|erase|remove|wipe|purge)\b.{0,30}\bmy [\p{L}' -]{2,30}$")
 _MINE: Final = regex.compile(r"\s*my [\p{L}' ]{2,40}")
-_PAIRS: Final = ((_DAY, _YEAR), (_NAMED_HEAD, _NAMED_TAIL), (_FORGOTTEN, _MINE))
+# "My name is not John, it's Jon" is one statement.
+_DENIED: Final = regex.compile(r"\bmy [\p{L}' -]{2,30}?(?: is not|isn't|'s not| was not|wasn't) [^,]{1,30}$")
+_INSTEAD: Final = regex.compile(r"\s*(?:but )?(?:it's|it is|that's) .{1,40}")
+# "My sister and I are vegan" is said of both.
+_TOGETHER: Final = regex.compile(r"(?:^|[\s,.])(?:both )?my (?:[\p{L}-]+ )?[\p{L}-]+$")
+_BOTH: Final = regex.compile(r"\s*i (?:both |all )?(?:are|were)\b.{1,80}")
+_PAIRS: Final = (
+    (_DAY, _YEAR),
+    (_NAMED_HEAD, _NAMED_TAIL),
+    (_FORGOTTEN, _MINE),
+    (_DENIED, _INSTEAD),
+    (_TOGETHER, _BOTH),
+)
 """Heads and the tails that belong to them."""
 
 

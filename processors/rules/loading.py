@@ -52,6 +52,8 @@ class Lexicon:
     coming: Engine
     timely: Engine
     weak_retract: Bilingual
+    addressee: Engine
+    for_once: Engine
     triggers: Engine
 
 
@@ -167,6 +169,7 @@ def _rule(row: dict[str, Any], language: str, macros: dict[str, str], pattern_of
         ends=tuple(row.get("ends", ())),
         ttl_days=row.get("ttl_days"),
         elides=row.get("elides", True),
+        lasting=row.get("lasting", False),
         polite=row.get("polite", False),
     )
 

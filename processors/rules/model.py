@@ -66,10 +66,14 @@ class Rule:
     time: str
     # Other attributes for other named groups, e.g. employer next to occupation.
     also: tuple[tuple[str, str], ...]
-    # Attributes whose same value this statement ends; "likes:thing" ends what the group `thing` caught.
+    # Attributes whose same value this statement ends; "likes:thing" ends what the group `thing` caught, and
+    # "family=no children:child" that very value when the group `child` caught something; "*:gone" is the rule's own
+    # attribute.
     ends: tuple[str, ...]
     ttl_days: int | None
     # Whether the subject may be left out ("我叫李雷，住在上海").
     elides: bool
+    # Nothing when the sentence says that it is for once or for a while only ("I don't eat meat today").
+    lasting: bool
     # An order that may be put as a question ("could you remember that …?").
     polite: bool

@@ -8,7 +8,7 @@ import regex
 
 from processors.rules.model import HitKind, Rule, RuleHit
 from processors.rules.passage import Passage, language_of
-from processors.rules.timing import bounded
+from processors.rules.timing import bounded, due
 from processors.rules.values import trimmed
 from schemas import Operation
 
@@ -57,6 +57,13 @@ def note(passage: Passage, order: Rule, spans: list[tuple[int, int]], *, claimed
         confidence=order.confidence,
         language=language_of(value),
     )
-    if words.timely.search(piece):
+    if not words.timely.search(piece):
+        return hit
+    if attribute == "task":
+        # Read with the words before it: "remember to" looks ahead, "December" alone does not.
+        begun = max(folded.rfind(mark, 0, start) for mark in ".!?\n。！？") + 1
+        found = passage.times(begun, right, hit.language)
+        hit = due(passage, hit, [span for span in found if begun + span.offset >= start])
+    else:
         hit = bounded(passage, hit, passage.times(left, right, hit.language), left, right)
     return hit

@@ -24,6 +24,12 @@ _TIMEOUT: Final = 0.05
 
 _HAN: Final = regex.compile(r"\p{Han}")
 _EDGE: Final = regex.compile(r"[\s\p{P}\p{S}--[+#%)\]》\"”」』]]+$", regex.V1)
+# What leads to a time and belongs to it: "Berlin in March".
+_TO_TIME: Final = regex.compile(
+    r"(?:\s+(?:in|on|at|since|from|by|around|about|until|till|starting|as of|the|early|late|mid))*\s*$"
+)
+_NEW: Final = regex.compile(r"(?:(?:brand[- ])?new|latest) ")
+_OWNED: Final = regex.compile(r"(?P<who>.+?)(?:'s |的)(?P<what>.+)")
 _BULLET: Final = regex.compile(r"\s*(?:\d{1,2}[.)、](?!\d)|[①-⑳])\s*")
 # What may trail a statement without belonging to it. Words that a Chinese sentence ends with belong to its patterns.
 _FILLER: Final = regex.compile(
@@ -43,6 +49,10 @@ class Span(Protocol):
     def end(self) -> datetime | None: ...
     @property
     def kind(self) -> str: ...
+    @property
+    def quote(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
 
 
 Resolver = Callable[[str, datetime, str, str], Sequence[Span]]
@@ -83,14 +93,33 @@ class Passage:
         """The times named there. The text as sent, since a resolver reads capitals and full-width digits by itself."""
         return self._resolver(self.text[start:end], self.turn.sent_at, self.turn.timezone, language)
 
+    def untimed(self, start: int, end: int, language: str) -> int:
+        """Where the text at `start`..`end` stops when the times that it ends with are left out; `end` if it is only a time."""
+        if self.words.timely.search(self.folded, start, end) is None:
+            return end
+        stop = end
+        for span in reversed(self.times(start, end, language)):
+            left = start + span.offset
+            if self.folded[left + len(span.quote) : stop].strip(" ,") or left >= stop:
+                break
+            lead = _TO_TIME.search(self.folded, start, left)
+            stop = lead.start() if lead else left
+        return stop if stop > start else end
+
     def attribute(self, raw: str, suffix: str | None = None) -> str:
         """The attribute that the speaker's own word for it names; with a suffix, the name of somebody or something."""
         name = regex.sub(r"\s+", " ", raw.strip(" 的'\"“”")).removeprefix("the ").removeprefix("my ")
         aliases = self.rules.aliases
         if suffix:
             return normal_attribute(f"{aliases.get(name + '~', name)}_name")
+        if name not in aliases:
+            # "My new address" is the address from now on.
+            name = _NEW.sub("", name, count=1)
+        if (owned := _OWNED.fullmatch(name)) is not None and (who := aliases.get(owned["who"] + "~")) is not None:
+            # 老婆的生日 and "my wife's birthday" are one thing.
+            return normal_attribute(f"{who}_{aliases.get(owned['what'], owned['what'])}")
         name = regex.sub(r"'s\b", "", name).replace("colour", "color")
-        name = regex.sub(r"^(?:favourite|fave|fav)\b", "favorite", name)
+        name = regex.sub(r"^(?:favou?rite?|fave|fav)\b", "favorite", name)
         return aliases.get(name) or normal_attribute(name)
 
 

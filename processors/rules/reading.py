@@ -37,6 +37,10 @@ class _Sentence:
     blocked: bool
     # Its last clause asks for a confirmation: "you're in Leeds, right?"
     tagged: bool
+    # It speaks to somebody else: what it orders is not ordered of the agent.
+    elsewhere: bool = False
+    # Where the fillers begin that stand before the clause to come ("no wait,"); None when there are none.
+    fillers: int | None = None
     # What was ordered and no rule could read.
     pending: list[tuple[int, int]] = field(default_factory=list)
 
@@ -72,7 +76,9 @@ class Reading:
                 self._order_ahead, self._order_lines = None, False
             self._marks.append(len(self._hits))
             if not self._sentence(clauses, previous):
-                return ()
+                # "Don't save that", and nothing else: that is what was said before.
+                alone = retraction(self._passage, *self._passage.body(0, len(folded)))
+                return () if alone is None else (alone,)
             previous = clauses
         if not self._hits and (mark := weak_retraction(self._passage)) is not None:
             return (mark,)
@@ -103,21 +109,26 @@ class Reading:
         """Reads one clause; False when the speaker wants nothing of this turn kept."""
         clause = sentence.clauses[index]
         start, end = self._passage.body(clause.start, clause.end)
+        begun = clause.start if sentence.fillers is None else sentence.fillers
         if start >= end:
             # "Correction:" and other fillers only.
+            sentence.fillers = begun
+            sentence.elsewhere = sentence.elsewhere or self._calls(clause)
             return True
+        sentence.fillers = None
         piece = self._passage.folded[start:end]
+        sentence.elsewhere = sentence.elsewhere or self._calls(clause)
         if any(searched(rule, piece) for rule in self._passage.rules.suppressions.possible(piece)):
             return False
-        better = corrected(self._passage, clause.start, clause.end, self._hits[self._marks[-2] :])
-        if better is not None and not sentence.blocked:
+        better = corrected(self._passage, begun, clause.end, self._hits[self._marks[-2] :])
+        if better is not None and not (sentence.blocked or clause.asked):
             self._hits[self._marks[-2] :] = better
             sentence.mark = min(sentence.mark, len(self._hits))
             return True
-        if self._takes_back(sentence, start, end) or self._voices(sentence, clause, piece):
+        if (not sentence.elsewhere and self._takes_back(sentence, start, end)) or self._voices(sentence, clause, piece):
             return True
         asked = clause.asked or _ASKING.search(piece) is not None
-        order = None if self._voiced else self._order(piece, asked)
+        order = None if self._voiced or sentence.elsewhere else self._order(piece, asked)
         if order is not None:
             ordered = self._ordered(sentence, index, *order, start, end)
             if ordered is not None:
@@ -127,11 +138,23 @@ class Reading:
         if sentence.blocked:
             if sentence.order is not None and not self._voiced:
                 sentence.pending.append((start, end))
-        elif targets := forgotten(self._passage, start, end):
+        elif not sentence.elsewhere and (targets := forgotten(self._passage, start, end)):
             self._hits += targets
         else:
+            before = len(self._hits)
             self._states(sentence, index, start, end, asked=asked)
+            if sentence.elsewhere:
+                # "Bob, call me at nine": what Bob shall do is nothing about the speaker.
+                self._hits[before:] = [hit for hit in self._hits[before:] if not _told(hit)]
         return True
+
+    def _calls(self, clause: Clause) -> bool:
+        """Whether the clause calls somebody who is no agent: "@alice remember …", "Bob, don't forget …"."""
+        match = self._words.addressee.match(self._passage.folded, clause.start, clause.end)
+        if match is None:
+            return False
+        agent = self._passage.turn.agent_id
+        return agent is None or (match["mention"] or match["name"]) not in fold(agent)
 
     # Whose word it is
 
@@ -292,6 +315,11 @@ class Reading:
             self._carry = self._carry_here = subject.group("self") is not None
         elif claimed:
             self._carry = self._carry_here = True
+
+
+def _told(hit: RuleHit) -> bool:
+    category = slot_for(hit.attribute).category
+    return category in (Category.INSTRUCTION, Category.TASK) or hit.attribute == "nickname"
 
 
 def _unique(hits: list[RuleHit]) -> tuple[RuleHit, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import regex
 
@@ -11,6 +12,9 @@ from processors.rules.passage import Passage, found, language_of
 from processors.rules.timing import timed
 from processors.rules.values import fits, items, trimmed
 from schemas import Operation
+
+_NAMES: Final = frozenset({"place", "proper", "name", "capital"})
+"""Shapes of values that are called by a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ def _forms(passage: Passage, clause: Stated) -> list[tuple[str, str]]:
     told = clause.order is not None and passage.words.steers.match(piece) is not None
     subjectless = passage.words.subject.match(piece) is None
     if (clause.carried or clause.order is not None) and not told and subjectless:
-        if language_of(piece) == "zh":
+        if language_of(piece) == "zh" and not piece[:1].isascii():
+            # "Work at 腾讯" has lost an English subject.
             forms.append(("我", "我" + piece))
         else:
             forms += [("I ", "i " + piece), ("I'm ", "i'm " + piece)]
@@ -90,6 +95,8 @@ def _hits(passage: Passage, form: _Form) -> list[RuleHit]:
         return []
     if rule.time == "dated" and passage.words.timely.search(passage.folded, clause.lead, clause.end) is None:
         return []
+    if rule.lasting and passage.words.for_once.search(passage.folded, clause.lead, clause.end) is not None:
+        return []
     attribute = rule.attribute
     if attribute == "*":
         suffix = form.match["suffix"] if form.caught("suffix") else None
@@ -101,14 +108,16 @@ def _hits(passage: Passage, form: _Form) -> list[RuleHit]:
         return []
     for group, other in rule.also:
         if form.caught(group):
-            left, right = trimmed(passage.text, *form.span(group), passage.folded, times=_dated(rule))
+            left, right = _trimmed(passage, rule, *form.span(group))
             if left < right:
                 value = passage.text[left:right]
                 hits.append(replace(_base(passage, form, other), operation=Operation.ASSERT, value=value))
     for name, _, group in (entry.partition(":") for entry in rule.ends):
         if group and form.caught(group):
-            left, right = form.span(group)
-            hits.append(replace(hits[0], operation=Operation.END, attribute=name, value=passage.text[left:right]))
+            name, _, fixed = name.partition("=")
+            value = fixed or passage.text[slice(*form.span(group))]
+            name = attribute if name == "*" else name
+            hits.append(replace(hits[0], operation=Operation.END, attribute=name, value=value))
     return [timed(passage, rule, hit, clause.lead, clause.end) for hit in hits]
 
 
@@ -137,13 +146,13 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
         return [base, *(replace(base, operation=Operation.END, attribute=other) for other in ends)]
     text, folded = passage.text, passage.folded
     whole = text[clause.start : clause.end]
-    left, right = trimmed(text, *form.span("value"), folded, times=_dated(rule))
+    left, right = _trimmed(passage, rule, *form.span("value"))
     parts = items(left, right, folded) if rule.splits else [(left, right)]
     # "不吃" and each thing that is not eaten: the value says by itself what it says.
     head = text[slice(*form.span("head"))] if form.caught("head") else ""
     hits: list[RuleHit] = []
     for part in parts:
-        a, b = trimmed(text, *part, folded, times=_dated(rule))
+        a, b = _trimmed(passage, rule, *part)
         if not fits(rule.shape, text[a:b], folded[a:b], whole):
             continue
         if rule.reject is not None and rule.reject.search(folded[a:b]):
@@ -157,5 +166,12 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
     return hits
 
 
-def _dated(rule: Rule) -> bool:
-    return rule.time in ("past", "dated", "future")
+def _trimmed(passage: Passage, rule: Rule, start: int, end: int) -> tuple[int, int]:
+    """The borders of a value without what trails it, and without the time that is the fact's own."""
+    dated = rule.time in ("past", "dated", "future")
+    left, right = trimmed(passage.text, start, end, passage.folded, times=dated)
+    # A plan keeps its day, which says what is planned; of a place or a name no part is ever a time.
+    read = rule.shape in _NAMES or rule.time in ("past", "dated")
+    if not read or (shorter := passage.untimed(left, right, rule.language)) == right:
+        return left, right
+    return trimmed(passage.text, left, shorter, passage.folded, times=dated)

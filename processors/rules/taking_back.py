@@ -11,6 +11,8 @@ import regex
 from processors.rules.model import HitKind, Rule, RuleHit
 from processors.rules.passage import Passage, found, language_of, searched
 from processors.rules.statements import Stated, statements
+from processors.rules.values import fits
+from processors.slots import known_slots
 from schemas import Operation
 
 _AND: Final = regex.compile(r"\s*(?:,|、|\b(?:and|or)\b|(?<=\p{Han}{2})[和与](?=\p{Han}{2}))\s*")
@@ -26,8 +28,11 @@ def retraction(passage: Passage, start: int, end: int) -> RuleHit | None:
 
 
 def weak_retraction(passage: Passage) -> RuleHit | None:
-    """The same of words that mean it only when nothing else is said ("算了", "oops")."""
-    if passage.words.weak_retract.fullmatch(passage.folded.strip(" \n.!~。")) is None:
+    """The same of words that mean it only when nothing else is said ("算了", "sorry, I meant York")."""
+    said = passage.folded.strip(" \n.!~。")
+    meant = passage.words.corrects.fullmatch(said)
+    # What is put right stands in the turn before, which one turn alone does not know; at least it is no longer held.
+    if passage.words.weak_retract.fullmatch(said) is None and (meant is None or meant.groupdict().get("slip")):
         return None
     language = language_of(passage.text)
     rule = next((rule for rule in passage.rules.retracts.rules if rule.language == language), None)
@@ -62,6 +67,9 @@ def forgotten(passage: Passage, start: int, end: int) -> list[RuleHit]:
                 left, right = match.span("payload")
                 said = statements(passage, Stated(start + left, start + left, start + right))
                 targets = [(hit.attribute, hit.value) for hit in said if hit.operation is Operation.ASSERT]
+            elif "attribute" not in match.re.groupindex:
+                # Everything: all that is known by name.
+                targets = [(name, "") for name in known_slots()]
             else:
                 named = [
                     passage.attribute(part)
@@ -83,10 +91,24 @@ def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -
     if match is None or last is None or last.kind is not HitKind.CLAIM:
         return None
     left = start + len(piece) - len(piece.lstrip())
-    value = passage.text[left + match.start("value") : left + match.end("value")]
-    kept = [hit for hit in said if hit.rule_id != last.rule_id or hit.value != last.value]
-    quote = passage.quote(left, end).rstrip()
-    return [*kept, replace(last, value=value, text=last.text.replace(last.value, value), quote=quote)]
+    a, b = left + match.start("value"), left + match.end("value")
+    value = passage.text[a:b]
+    # From the statement on: "no wait, soy" alone does not say that it is an allergy.
+    begun = passage.turn.text.rfind(last.quote, 0, left)
+    quote = passage.quote(begun if begun >= 0 else left, end).rstrip()
+    rule = next((rule for rule in passage.rules.claims.rules if rule.id == last.rule_id), None)
+    if match.groupdict().get("slip") and (
+        rule is None
+        or not fits(rule.shape, value, passage.folded[a:b], last.text)
+        or (rule.reject is not None and rule.reject.search(passage.folded[a:b]))
+    ):
+        # "Sorry, thanks" is no city.
+        return None
+    same = [hit.rule_id == last.rule_id and hit.value == last.value for hit in said]
+    return [
+        replace(hit, value=value, text=hit.text.replace(hit.value, value), quote=quote) if swapped else hit
+        for hit, swapped in zip(said, same, strict=True)
+    ]
 
 
 def contrasted(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -> list[RuleHit] | None:

@@ -22,13 +22,18 @@ def timed(passage: Passage, rule: Rule, hit: RuleHit, start: int, end: int) -> R
         began = [span.start for span in spans if span.start <= sent]
         return replace(hit, event_time=began[0], valid_from=began[0]) if began else hit
     if rule.time in ("future", "due"):
-        coming = [span for span in spans if span.end is None or span.end > sent]
-        if not coming:
-            return hit
-        # "until Friday" is due on Friday.
-        due = coming[0].end if coming[0].kind == "until" and coming[0].end else coming[0].start
-        return replace(hit, event_time=due, valid_from=due)
+        return due(passage, hit, spans)
     return bounded(passage, hit, spans, start, end)
+
+
+def due(passage: Passage, hit: RuleHit, spans: Sequence[Span]) -> RuleHit:
+    """The hit with the first time to come as its own."""
+    coming = [span for span in spans if span.end is None or span.end > passage.turn.sent_at]
+    if not coming:
+        return hit
+    # "until Friday" is due on Friday.
+    when = coming[0].end if coming[0].kind == "until" and coming[0].end else coming[0].start
+    return replace(hit, event_time=when, valid_from=when)
 
 
 def bounded(passage: Passage, hit: RuleHit, spans: Sequence[Span], start: int, end: int) -> RuleHit:

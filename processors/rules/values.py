@@ -19,10 +19,15 @@ _TAIL_EN: Final = regex.compile(
     r"thank you|too|as well|"
     r"though|actually|so much|very much|a lot|the most|the best|more than anything|any ?more|anyway|fyi|ok|okay|"
     r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*|"
-    r"recently|lately|all the time|sometimes|now and then|from time to time|i think|i guess|one day|someday)$"
+    r"recently|lately|"
+    r"originally|temporarily|at present|for the moment|for a while|all the time|"
+    r"sometimes|now and then|from time to time|i think|i guess|one day|someday)$"
 )
 _TAIL_TIME: Final = regex.compile(
-    r"(?:\s|\b)(?:(?:last|next|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|weekend|"
+    r"(?:\s|\b)(?:(?:starting|beginning|from|as of) (?:today|tomorrow|now)|on \d{1,2}[/.-]\d{1,2}(?:[/.-]\d{2,4})?|"
+    r"on the \d{1,2}(?:st|nd|rd|th)|(?:around|before|after|over|at|during) (?:christmas|easter|thanksgiving|new year's?)|"
+    r"during the (?:week|weekend|day|holidays|summer|winter)|"
+    r"(?:last|next|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|weekend|"
     r"\w+day|january|february|march|april|may|june|"
     r"july|august|september|october|november|december)|yesterday|today|tomorrow|recently|"
     r"(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of|several) (?:day|week|month|"

@@ -12,9 +12,23 @@ from processors.times.periods import Anchor, Clock, Period, Tense
 _BREAK = re.compile(r"[，。！？；,!?;\n]|\.(?:\s|$)")
 _REACH: Final = 60
 
+# What has a date is to come when somebody has it, or it is: "I have surgery on December 20th", "my flight is in May".
+_DATED = (
+    r"(?:surgery|operation|appointment|interview|exam|finals|midterms|test|meeting|flight|trip|wedding|concert|conference"
+    r"|deadline|party|checkup|check-up|reservation|booking|presentation|recital|marathon|race|graduation|reunion|vacation"
+    r"|holiday|hearing|defense|due\s+date|lease|visa)s?"
+)
+# Said of a date, the present progressive is a plan.
+_UNDER_WAY = (
+    r"(?:getting\s+married|moving|flying|leaving|starting|having|visiting|travell?ing|graduating|retiring|expecting|launching"
+    r"|running|hosting|attending|buying|selling|opening|switching|joining|seeing|meeting|presenting|coming|returning|taking)"
+)
 _FUTURE = re.compile(
     r"(?<![重主首])要|(?<![机社开大])会(?![议员计所])|将(?!军)|马上|打算|准备|计划|记得|提醒|(?<![特区分级性])别(?![人的墅])|安排|预定|预计|截止|到期|之前完成"
     r"|\b(?:will|won't|shall|gonna|going\s+to|plan(?:s|ning)?|remind|need(?:s)?\s+to|should|must|let's|want|due|deadline"
+    rf"|(?:i|we)(?:'ve\s+got|\s+have)\s+(?:[\w'-]+\s+){{0,3}}?{_DATED}"
+    rf"|{_DATED}\s+(?:is|are|starts?|begins?|ends?|leaves?|expires?)"
+    rf"|(?:i'm|i\s+am|we're|we\s+are|and\s+i\s+are)\s+{_UNDER_WAY}"
     r"|don't|do\s+not|remember\s+to|have\s+to|schedule|upcoming|please|can\s+(?:you|we))\b|'ll\b",
     re.IGNORECASE,
 )

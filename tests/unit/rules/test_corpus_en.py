@@ -317,6 +317,29 @@ def test_a_turn_that_states_nothing_of_its_speaker_gives_nothing(text: str) -> N
         ("I live in Leeds. Sorry, I meant York.", {("residence", "York")}, set()),
         ("I work at Apple, make that Google", {("employer", "Google")}, set()),
         ("I said I was vegan but actually I'm vegetarian", {("diet", "vegetarian")}, set()),
+        ("I live in Boston — sorry, Austin", {("residence", "Austin")}, set()),
+        ("I live in Boston, no wait, Austin", {("residence", "Austin")}, set()),
+        ("I live in Boston... I mean Austin", {("residence", "Austin")}, set()),
+        ("I'm allergic to nuts, no wait, to shellfish", {("allergy", "shellfish")}, set()),
+        ("I'm Tom, sorry, Tim", {("name", "Tim")}, set()),
+        ("My birthday is May 3, oops, May 4", {("birthday", "May 4")}, set()),
+        ("I like jazz, no wait, blues", {("likes", "blues")}, {("dislikes", "blues")}),
+        ("I live in Boston, sorry about that", {("residence", "Boston")}, set()),
+        ("I live in Boston, no problem", {("residence", "Boston")}, set()),
+        ("I live in Leeds. No, London is bad", {("residence", "Leeds")}, set()),
+        ("I live in Boston, wait, Austin?", {("residence", "Boston")}, set()),
+        ("I'm allergic to nuts, sorry, thanks", {("allergy", "nuts")}, set()),
+        ("My name is not John, it's Jon", {("name", "Jon")}, {("name", "John")}),
+        ("I left Amazon and joined Stripe last month", {("employer", "Stripe")}, {("employer", "Amazon")}),
+        (
+            "I left my job as a waiter and became a chef",
+            {("occupation", "chef")},
+            {("occupation", "waiter")},
+        ),
+        ("I have a daughter named Lily", {("family", "a daughter named Lily")}, {("family", "no children")}),
+        ("My dog died last week", {("event", "My dog died")}, {("pet", "dog")}),
+        ("I stopped taking metformin", {("habit", "stopped taking metformin")}, {("medication", "metformin")}),
+        ("Don't call me Bob", {("instruction", "Don't call me Bob")}, {("nickname", "Bob")}),
     ],
 )
 def test_a_correction_states_the_new_and_ends_the_old(text: str, asserted: Facts, ended: Facts) -> None:
@@ -336,12 +359,41 @@ def test_a_correction_states_the_new_and_ends_the_old(text: str, asserted: Facts
         "forget that",
         "nevermind",
         "Forget it!",
+        "Sorry, I meant Austin",
+        "no wait, Austin",
+        "just kidding",
+        "jk lol",
+        "Wrong chat, sorry",
+        "Don't remember that",
+        "Please don't save this.",
     ],
 )
 def test_a_retraction_alone_takes_back_the_turn_before(text: str) -> None:
     (hit,) = read(text)
     assert hit.kind is HitKind.RETRACT_PREVIOUS
     assert (hit.attribute, hit.value, hit.explicit) == ("", "", True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sorry, thanks",
+        "wait, what?",
+        "no, Austin",
+        "no wait, actually",
+        "Sorry, I meant to ask about hotels",
+        "I meant to say hi",
+        "Are you kidding?",
+        "I joined the wrong group",
+        "I don't remember that",
+    ],
+)
+def test_what_only_sounds_like_a_retraction_takes_nothing_back(text: str) -> None:
+    assert read(text) == ()
+
+
+def test_a_wish_that_nothing_is_kept_takes_back_nothing_when_it_stands_beside_a_statement() -> None:
+    assert read("Don't remember that: I live in Leeds") == ()
 
 
 def test_a_retraction_in_the_same_turn_takes_back_what_stands_before_it() -> None:
@@ -392,6 +444,23 @@ def test_a_bounded_order_ends_when_its_period_ends_in_the_speakers_zone(
         ("I'm flying to Paris next Friday", "plan", "flying to Paris", datetime(2025, 6, 19, 23, 0, tzinfo=UTC)),
         ("I left Google last year", "employer", "Google", datetime(2024, 1, 1, 0, 0, tzinfo=UTC)),
         ("Yesterday I visited the Louvre", "event", "visited the Louvre", datetime(2025, 6, 9, 23, 0, tzinfo=UTC)),
+        ("I moved to Berlin in March", "residence", "Berlin", datetime(2025, 3, 1, 0, 0, tzinfo=UTC)),
+        (
+            "Remember I have surgery on December 20th",
+            "plan",
+            "surgery on December 20th",
+            datetime(2025, 12, 20, tzinfo=UTC),
+        ),
+        ("I'm getting married in December", "plan", "getting married in December", datetime(2025, 12, 1, tzinfo=UTC)),
+        ("Remember to vote next year", "task", "vote next year", datetime(2026, 1, 1, tzinfo=UTC)),
+        (
+            "Remember to renew my visa in December",
+            "task",
+            "renew my visa in December",
+            datetime(2025, 12, 1, tzinfo=UTC),
+        ),
+        ("Remind me on December 20th to pay rent", "task", "pay rent", datetime(2025, 12, 20, tzinfo=UTC)),
+        ("Remind me to pay rent in 3 months", "task", "pay rent in 3 months", datetime(2025, 9, 10, 23, tzinfo=UTC)),
     ],
 )
 def test_a_stated_time_is_the_time_of_the_fact(text: str, attribute: str, value: str, day: datetime) -> None:
