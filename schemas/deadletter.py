@@ -10,7 +10,8 @@ from schemas.base import Contract, UtcDatetime
 class DeadLetter(Contract):
     """`raw` is base64 of the original bytes; `where` is topic:partition:offset, or file:line for an importer.
 
-    `reason` is a short code, `detail` a sentence without personal content.
+    `reason` is a short code, `detail` a sentence without personal content. `original_bytes` is how long the message was when
+    `raw` holds only its beginning; None: `raw` is all of it.
     """
 
     dead_letter_id: str
@@ -22,6 +23,7 @@ class DeadLetter(Contract):
     key: str | None = None
     attempts: int = 1
     raw: str
+    original_bytes: int | None = None
     failed_at: UtcDatetime
 
     @property

@@ -71,6 +71,7 @@ def dead_letter(stage: str, message: Placed, error: Exception, now: datetime) ->
         key=message.key.decode("utf-8", "replace") if message.key else None,
         attempts=again.attempt if again else 1,
         raw=base64.b64encode(value[:MAX_RAW_BYTES]).decode(),
+        original_bytes=len(value) if len(value) > MAX_RAW_BYTES else None,
         failed_at=now,
     )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from processors.policy import Decision
+from schemas import ChangeKind, Channel
+
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -51,6 +54,12 @@ class Metrics:
             registry=self.registry,
             buckets=_SECONDS,
         )
+        # There from the start: the first of a kind is an increase only if a zero was seen before it (ops/alerts).
+        for change in ChangeKind:
+            self.changes.labels(change.value)
+        for channel in Channel:
+            for decision in Decision:
+                self.candidates.labels(channel.value, decision.value)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -44,7 +44,7 @@ _CONTRACTS: dict[str, type[Message]] = {
     "feedback": Feedback,
 }
 
-FINAL = frozenset({"no_way_back", "too_large"})
+FINAL = frozenset({"no_way_back", "too_large", "cut"})
 """Reasons that no newer worker sees otherwise."""
 
 CHUNK = 200
@@ -84,6 +84,20 @@ def home_of(row: dict[str, Any]) -> str:
     if topic is None:
         raise PoisonError("no_way_back", f"stage {row['stage']} reads nothing that could be sent again")
     return "commands" if topic == "candidates" and str(row["topic"]).endswith("commands") else topic
+
+
+def current(row: dict[str, Any]) -> bytes:
+    """The message as it stands: what was mended before, and failed again or was never confirmed, stands for the original.
+
+    Raises:
+        PoisonError: only the beginning of it was kept, which must not pass for the message.
+    """
+    if row["mended"] is not None:
+        return bytes(row["mended"])
+    if row["original_bytes"] is not None:
+        kept = f"only the first {len(row['raw'])} of {row['original_bytes']} bytes were kept"
+        raise PoisonError("cut", f"{kept}: give the whole message, `memriver dlq fix ID --file FILE`")
+    return bytes(row["raw"])
 
 
 def check(row: dict[str, Any], raw: bytes) -> Message:
@@ -200,10 +214,9 @@ class Redriver:
 
     def _load(self, row: dict[str, Any], report: Report, anyway: bool) -> _Load | None:
         letter = str(row["dead_letter_id"])
-        # What was mended before and failed again, or was never confirmed, is sent as it was mended.
-        raw: bytes = row["mended"] if row["mended"] is not None else row["raw"]
         try:
             topic = home_of(row)
+            raw = current(row)
             message = check(row, raw)
         except PoisonError as error:
             if not anyway or error.reason in FINAL:

@@ -2,6 +2,8 @@
 
 `--only recall` and `--only rebuild` need no server; their size is memories. With `--apart` the vector store of rebuild,
 memory and load is a process of its own, so that the memory of builder and worker is their own.
+
+Exit code 1, after the JSON: the load had facts without an event, or work was left over.
 """
 
 from __future__ import annotations
@@ -64,6 +66,11 @@ def main() -> None:
             indent=2,
         )
     )
+    wrong = [line for result in results.values() if isinstance(result, dict) for line in result.get("wrong", ())]
+    for line in wrong:
+        print(f"wrong: {line}", file=sys.stderr)
+    if wrong:
+        raise SystemExit(1)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 
 from ops.chaos.found import Batch, Found, Letter, MemoryRow, Record
 from schemas import Turn
+from sinks.sealing import DataKeys, open_frame, read_frame
 from sinks.truth import Truth, access, outbox, tables
 from sinks.vectors import VectorStore
 
@@ -52,6 +53,18 @@ def from_truth(found: Found, truth: Truth, *, turn_keys: Iterable[str], commands
 def from_vectors(found: Found, store: VectorStore) -> None:
     """Every point and tombstone."""
     found.points = {point.id: (point.version, point.status) for point in store.scroll()}
+
+
+def from_sealed(found: Found, raws: Iterable[bytes], truth: Truth, data_keys: DataKeys) -> None:
+    """Every copy on the sealed log, opened with its owner's key: nobody is erased in a run, so each one has its own."""
+    frames = [read_frame(raw) for raw in raws]
+    with truth.reading() as connection:
+        keys = data_keys.fetch(connection, {frame.key_id for frame in frames})
+    for frame in frames:
+        key = keys.get(frame.key_id)
+        if key is None:
+            raise RuntimeError(f"a turn is sealed with the key {frame.key_id}, which truth does not have")
+        found.sealed.append(open_frame(frame, key.cipher))
 
 
 def is_ours(raw: bytes) -> bool:

@@ -50,14 +50,16 @@ class Found:
     """What is left.
 
     `log`: (place, bytes) of every message on `turns` and `commands`. `outcomes`: rows of truth by turn key; `looked_up` is what
-    the look-up answers. `points`, `held`: (version, status) in the vector store and in a client's replica. `letters_sent`: ids on
-    the dead-letter topic, as often as they are there. `sessions`: (turn id, text) by conversation, as said; `turn_counts` and
-    `pending` are the conversations' own counters. `claims`: how many the ledger holds by turn key.
+    the look-up answers. `sealed`: the turns on the sealed log, opened. `points`, `held`: (version, status) in the vector store
+    and in a client's replica. `letters_sent`: ids on the dead-letter topic, as often as they are there. `sessions`: (turn id,
+    text) by conversation, as said; `turn_counts` and `pending` are the conversations' own counters. `claims`: how many the
+    ledger holds by turn key.
     """
 
     log: list[tuple[str, bytes]] = field(default_factory=list)
     outcomes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     looked_up: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    sealed: list[bytes] = field(default_factory=list)
     commands: dict[str, str] = field(default_factory=dict)
     memories: dict[str, MemoryRow] = field(default_factory=dict)
     versions: dict[str, list[int]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ops.chaos.found import Found
 from ops.chaos.lines import Line
 from ops.chaos.world import World, expected
-from schemas import MemoryUpdated
+from schemas import MemoryUpdated, Turn
 
 EVIDENCE = 5
 """Cases shown of one violation; `count` says how many there are."""
@@ -73,6 +73,17 @@ def _one_outcome(case: _Case) -> Iterator[str]:
             yield f"turn {key}: expected {_words(wanted)}, found {_words(got)}"
     for key in case.found.outcomes.keys() - case.world.outcomes.keys():
         yield f"turn {key}: {_words(case.found.outcomes[key])}, but nobody said it"
+
+
+def _sealed(case: _Case) -> Iterator[str]:
+    """Whatever was let in can be replayed, as it was said; a copy may be there twice."""
+    copies = set(case.found.sealed)
+    for raw, name in case.world.spoken.items():
+        if raw not in copies:
+            yield f"turn {name}: no copy of it"
+    for raw in copies - case.world.spoken.keys():
+        turn = Turn.from_bytes(raw)
+        yield f"turn {turn.conversation_id}/{turn.turn_id}, revision {turn.revision}: a copy that nobody said so"
 
 
 def _looked_up(case: _Case) -> Iterator[str]:
@@ -190,15 +201,22 @@ def _each_version_once(case: _Case) -> Iterator[str]:
 
 
 def _ordered(case: _Case) -> Iterator[str]:
-    """Within its partition an owner's events come in the order in which they were numbered; repetitions aside."""
+    """Within its partition an owner's events come in the order in which they were numbered, and a number is one event's.
+
+    Repetitions aside: a reader who drops what it knows by number would drop a second event under a number with them.
+    """
     last: dict[str, int] = defaultdict(int)
     home: dict[str, int] = {}
+    numbered: dict[tuple[str, int], str] = {}
     for partition, offset, event in _decoded(case):
         owner = event.memory.owner
         if home.setdefault(owner, partition) != partition:
             yield f"{owner}: events in partitions {home[owner]} and {partition}"
         if event.owner_seq > last[owner] + 1:
             yield f"{owner}: event {event.owner_seq} follows {last[owner]} at {partition}:{offset}"
+        first = numbered.setdefault((owner, event.owner_seq), event.event_id)
+        if first != event.event_id:
+            yield f"{owner}: event {event.owner_seq} is {first}, and {event.event_id} at {partition}:{offset}"
         last[owner] = max(last[owner], event.owner_seq)
 
 
@@ -289,6 +307,7 @@ Check = Callable[[_Case], Iterator[str]]
 INVARIANTS: dict[str, Check] = {
     "what the broker took is in the log": _log_is_whole,
     "every accepted turn has exactly one outcome": _one_outcome,
+    "every turn that was let in is on the sealed log, in each revision": _sealed,
     "a look-up tells the outcome": _looked_up,
     "produced = stored + filtered + dead-lettered": _sum,
     "one dead letter for what nobody can process, none for anything else": _letters,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ops.chaos.lines import Kind, Line
 from ops.chaos.talk import UNKNOWN_MEMORY, memory_id
+from schemas import Turn
 
 Key = tuple[str, str, str]
 """Owner, attribute, value."""
@@ -35,7 +36,10 @@ class Expected:
 
 @dataclass(slots=True)
 class World:
-    """What must be left. Outcomes are (outcome, reason) by turn key; `places` are those of messages nobody can process."""
+    """What must be left. Outcomes are (outcome, reason) by turn key; `places` are those of messages nobody can process.
+
+    `spoken`: every turn in each of its revisions as memriver writes it, and its name for people.
+    """
 
     memories: dict[str, Expected] = field(default_factory=dict)
     names: dict[str, Key] = field(default_factory=dict)
@@ -43,6 +47,7 @@ class World:
     claims: dict[str, tuple[int, int]] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    spoken: dict[bytes, str] = field(default_factory=dict)
     commands: set[str] = field(default_factory=set)
     places: set[str] = field(default_factory=set)
     messages: int = 0
@@ -87,6 +92,10 @@ def expected(log: Iterable[tuple[str, Line]]) -> World:
             lines.append(line)
     targets = _targets(lines)
     _outcomes(world, lines, targets)
+    for line in lines:
+        if line.is_turn:
+            name = f"{line.conversation}/{line.turn_id}, revision {line.revision}"
+            world.spoken[Turn.from_bytes(line.raw).to_bytes()] = name
     for (owner, attribute, value), entries in _cells(lines, targets).items():
         _remember(world, owner, attribute, value, entries, loose=owner in loose)
     world.commands = {line.command_id for line in lines if line.kind in _ORDERS}

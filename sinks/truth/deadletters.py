@@ -165,6 +165,7 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
         "tenant": _tenant_of(raw),
         "attempts": letter.attempts,
         "raw": raw,
+        "original_bytes": letter.original_bytes,
         "mended": None,
         "first_failed_at": letter.failed_at,
         "failed_at": letter.failed_at,

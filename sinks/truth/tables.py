@@ -316,6 +316,8 @@ dead_letters = _table(
     Column("tenant", Name, nullable=True),
     Column("attempts", Integer, nullable=False),
     Column("raw", Blob, nullable=False),
+    # How long the message was, where `raw` is only its beginning; NULL: `raw` is all of it.
+    Column("original_bytes", Integer, nullable=True),
     # What a person made of it; NULL while nobody mended anything.
     Column("mended", Blob, nullable=True),
     Column("first_failed_at", Utc, nullable=False),

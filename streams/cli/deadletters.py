@@ -36,7 +36,7 @@ from streams.cli.choosing import (
 from streams.cli.embedded import quiet_logs
 from streams.cli.output import as_json, console, errors, plain_bytes, table
 from streams.producer import EventProducer
-from streams.redrive import FINAL, Redriver, Report, check, may_be_sent, with_changes
+from streams.redrive import FINAL, Redriver, Report, check, current, may_be_sent, with_changes
 from streams.runtime import open_truth, settings_url, wall_clock
 from streams.settings import Settings
 
@@ -82,7 +82,8 @@ def dlq_list(
     if json:
         as_json(shown)
         return
-    columns = ("id", "status", "stage", "reason", "detail", "tenant", "where", "attempts", "failed_at")
+    columns = ("id", "status", "stage", "reason", "detail", "tenant", "where", "size", "attempts", "failed_at")
+    shown = [row | {"size": _size(row)} for row in shown]
     table(f"Dead letters ({total})", columns, [[row[name] for name in columns] for row in shown])
     if rows and len(rows) == limit:
         console.print(f"the next page: --after {rows[-1]['dead_letter_id']}", markup=False)
@@ -103,8 +104,10 @@ def dlq_show(
         row = _one(deadletters.get(connection, dead_letter_id))
         happened = deadletters.log(connection, dead_letter_id)
     if save is not None:
-        _save(save, _current(row))
-    view = _view(row) | {"bytes": len(row["raw"]), "mended": row["mended"] is not None, "log": happened}
+        _save(save, row["mended"] if row["mended"] is not None else row["raw"])
+    view = _view(row) | {"mended": row["mended"] is not None, "log": happened}
+    if view["bytes_kept"] < view["bytes"]:
+        errors.print(f"the message is cut: of its bytes there are {_size(view)}", markup=False)
     if json:
         as_json(view | (_content(row) if content else {}))
         return
@@ -142,9 +145,9 @@ def dlq_fix(
     if file is not None:
         raw = file.read_bytes()
     elif changes:
-        raw = with_changes(_current(row), changes)
+        raw = with_changes(current(row), changes)
     else:
-        raw = _edited(_current(row))
+        raw = _edited(current(row))
     check(row, raw)
     if dry_run:
         _say_dry({dead_letter_id: row}, {}, json)
@@ -234,11 +237,6 @@ def _one(row: dict[str, Any] | None) -> dict[str, Any]:
     return row
 
 
-def _current(row: dict[str, Any]) -> bytes:
-    raw: bytes = row["mended"] if row["mended"] is not None else row["raw"]
-    return raw
-
-
 def _waiting_and_unsent(truth: Truth, chosen: LetterFilter) -> list[str]:
     with truth.reading() as connection:
         return deadletters.ids(connection, chosen, limit=_BULK, unsent=True)
@@ -250,7 +248,7 @@ def _examine(truth: Truth, ids: list[str], anyway: bool) -> tuple[dict[str, dict
     refused: dict[str, str] = {}
     for letter, row in rows.items():
         try:
-            check(row, _current(row))
+            check(row, current(row))
         except PoisonError as error:
             if not anyway or error.reason in FINAL:
                 refused[letter] = str(error)
@@ -303,8 +301,16 @@ def _view(row: dict[str, Any]) -> dict[str, Any]:
         "id": row["dead_letter_id"],
         **{name: row[name] for name in names},
         "where": row["place"],
+        # Of the message as it came: a very long one is kept in part.
+        "bytes": row["original_bytes"] or len(row["raw"]),
+        "bytes_kept": len(row["raw"]),
         **{name: row[name] for name in times},
     }
+
+
+def _size(view: dict[str, Any]) -> str:
+    whole, kept = view["bytes"], view["bytes_kept"]
+    return str(whole) if kept == whole else f"{kept} of {whole}"
 
 
 def _content(row: dict[str, Any]) -> dict[str, Any]:

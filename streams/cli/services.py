@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -114,14 +115,18 @@ async def _work(settings: Settings, stages: tuple[StageName, ...], *, api: bool 
     health = Health(runtime, now=wall_clock)
     server = HealthServer(health, runtime, _api(runtime, health) if api else None)
     stop = _stop_signal()
+    told: float | None = None
     try:
         if await _started(runtime, stop):
             address = await server.start()
             log.info("running %s; %s at %s", ", ".join(stages) or "no stage", "API" if api else "health", address)
             await _until_stopped(health, stop)
+            told = time.monotonic()
             await server.stop()
     finally:
         ended = await runtime.stop()
+    if told is not None:
+        log.info("stopped %.1f s after being told to; it may take %g", time.monotonic() - told, settings.stop_seconds)
     if not ended:
         leave()
 

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from ops.chaos.found import Batch, Found, Letter, MemoryRow, Record
 from ops.chaos.lines import Kind, Line, read, write
 from ops.chaos.verifier import INVARIANTS, Violation, verify
-from schemas import MemoryUpdated
+from schemas import MemoryUpdated, Turn
 from sinks.truth import Truth, make_engine
 from sinks.truth.migrate import upgrade
 from sinks.vectors import open_vectors
@@ -25,6 +25,8 @@ from streams.vectors import open_embedder
 from tests.chaos.undisturbed import Undisturbed, conversation
 
 OUTCOME = "every accepted turn has exactly one outcome"
+ORDER = "an owner's events are in order"
+SEALED = "every turn that was let in is on the sealed log, in each revision"
 EVENTS = "each (memory, version) once for a consumer that drops what it knows"
 
 
@@ -122,6 +124,24 @@ def lose_a_turn(run: Run, found: Found) -> None:
     conversation_key = next(line.conversation_key for line in run.lines if line.is_turn and line.turn_key == key)
     turn_id = next(line.turn_id for line in run.lines if line.is_turn and line.turn_key == key)
     found.sessions[conversation_key] = [item for item in found.sessions[conversation_key] if item[0] != turn_id]
+
+
+def keep_no_copy_of_a_turn(run: Run, found: Found) -> None:
+    """A worker that died between commit and copy, and a successor that took the turn for done."""
+    raw = next(line.raw for line in run.lines if line.kind is Kind.NOISE)
+    found.sealed = [copied for copied in found.sealed if copied != Turn.from_bytes(raw).to_bytes()]
+
+
+def keep_the_last_revision_only(run: Run, found: Found) -> None:
+    edited = next(line for line in run.lines if line.is_turn and line.revision > 0)
+    turns = {raw: Turn.from_bytes(raw) for raw in found.sealed}
+    gone = {raw for raw, turn in turns.items() if turn.turn_key == edited.turn_key and turn.revision < edited.revision}
+    found.sealed = [raw for raw in found.sealed if raw not in gone]
+
+
+def seal_another_text(run: Run, found: Found) -> None:
+    turn = Turn.from_bytes(found.sealed[0])
+    found.sealed.append(turn.model_copy(update={"text": "not what was said"}).to_bytes())
 
 
 def double_a_turn_in_its_session(run: Run, found: Found) -> None:
@@ -261,6 +281,20 @@ def let_an_event_overtake(run: Run, found: Found) -> None:
     found.events[one], found.events[other] = found.events[other], found.events[one]
 
 
+def number_two_events_alike(run: Run, found: Found) -> None:
+    """Each version is there once, no number is missing, and none overtakes another: the second one only looks known."""
+    events = [MemoryUpdated.from_bytes(record.raw) for record in found.events if record.raw is not None]
+    numbers = {event.event_id: (event.memory.owner, event.owner_seq) for event in events}
+    known = next(event for event in events if event.owner_seq > 1)
+    taken = next(key for key, number in numbers.items() if number == (known.memory.owner, known.owner_seq - 1))
+    assert taken != known.event_id
+    for number, record in enumerate(found.events):
+        if record.raw is not None and MemoryUpdated.from_bytes(record.raw).event_id == known.event_id:
+            alike = orjson.loads(record.raw) | {"owner_seq": known.owner_seq - 1}
+            found.events.append(replace(record, offset=10**6 + number, raw=orjson.dumps(alike)))
+            found.events.append(replace(record, offset=10**7 + number))
+
+
 def split_an_owner(run: Run, found: Found) -> None:
     number = next(number for number, record in enumerate(found.events) if record.raw is not None)
     found.events[number] = replace(found.events[number], partition=7)
@@ -299,6 +333,9 @@ def leave_the_outbox(run: Run, found: Found) -> None:
 
 DAMAGE: list[tuple[Damage, set[str]]] = [
     (lose_a_turn, {OUTCOME, "sessions hold every turn once, as said", "produced = stored + filtered + dead-lettered"}),
+    (keep_no_copy_of_a_turn, {SEALED}),
+    (keep_the_last_revision_only, {SEALED}),
+    (seal_another_text, {SEALED}),
     (double_a_turn_in_its_session, {"sessions hold every turn once, as said"}),
     (invent_a_turn, {OUTCOME}),
     (leave_a_turn_on_its_way, {OUTCOME}),
@@ -324,8 +361,9 @@ DAMAGE: list[tuple[Damage, set[str]]] = [
     (send_two_contents, {EVENTS}),
     (never_send_a_version, {EVENTS}),
     (end_with_an_older_version, {"the compacted topic ends where truth is"}),
-    (let_an_event_overtake, {"an owner's events are in order"}),
-    (split_an_owner, {"an owner's events are in order"}),
+    (let_an_event_overtake, {ORDER}),
+    (number_two_events_alike, {ORDER}),
+    (split_an_owner, {ORDER}),
     (send_no_tombstone, {"the compacted topic ends where truth is"}),
     (keep_the_replica_behind, {"replica = truth"}),
     (tell_the_replica_two_things, {"replica = truth"}),

@@ -29,6 +29,7 @@ from streams.gating import make_gate
 from streams.metrics import Metrics
 from streams.projection import VectorProjection
 from streams.runtime import batch_limits
+from streams.sealing import make_sealer
 from streams.settings import Settings
 from streams.stages.bury import BuryStage
 from streams.stages.extract import ExtractStage, ModelChannel
@@ -96,7 +97,9 @@ class Undisturbed:
             gate, limits = make_gate(settings), batch_limits(settings)
             nearest = Nearest(comparison(embedder))
             intake = Intake(RuleBook.load(), NoiseFilter.load(), gate)
-            await delivery.run(self._stream("ingest", "turns"), IngestStage(intake, limits, metrics))
+            await delivery.run(
+                self._stream("ingest", "turns"), IngestStage(intake, limits, metrics, make_sealer(settings))
+            )
             while await BatchClock(delivery, limits, metrics).close_due(everything=True):
                 continue
             channel = ModelChannel(_Model(), lambda _reply: 0.0)
@@ -118,6 +121,8 @@ class Undisturbed:
         turn_keys = {line.turn_key for line in self.lines if line.is_turn}
         commands = {line.command_id for line in self.lines if line.command_id}
         collect.from_truth(found, self._truth, turn_keys=turn_keys, commands=commands)
+        copies = [row.payload or b"" for row in self.broker.topics["turns.sealed"]]
+        collect.from_sealed(found, copies, self._truth, make_sealer(self._settings).data_keys)
         collect.from_vectors(found, self._store)
         found.events = [
             Record(0, offset, row.key, row.payload) for offset, row in enumerate(self.broker.topics["memory_updated"])

@@ -33,7 +33,7 @@ from sinks.truth.outbox import Outgoing
 from sinks.vectors import Point, StoredPoint, Tombstone
 from sinks.vectors.collection import OneCollection
 from streams.clock import BatchClock
-from streams.delivery import LEFT_BEHIND, Delivered, Delivery, Message, Stage
+from streams.delivery import LEFT_BEHIND, Copying, Delivered, Delivery, Message, Stage
 from streams.expiry import ExpiryClock
 from streams.extraction import RawReply
 from streams.metrics import Metrics
@@ -282,6 +282,9 @@ class Watched:
 
     def commit(self, connection: Connection, group: Sequence[Delivered[Any]], now: datetime) -> list[Outgoing]:
         return self._inner.commit(connection, group, now)
+
+    def copies(self) -> list[Outgoing]:
+        return self._inner.copies() if isinstance(self._inner, Copying) else []
 
 
 class Model:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
 
 from schemas import Command, CommandKind, Feedback, MemoryUpdated, Turn
+from sinks.sealing import open_frame, read_frame
 from sinks.truth import Truth, memories, outbox, tables
-from tests.doubles.mortal import World
+from tests.doubles.mortal import PARTITIONS, World
+from tests.doubles.sealing import sealer
 
 START = datetime(2026, 3, 2, 1, tzinfo=UTC)
 _MOMENTARY = {
@@ -124,7 +126,18 @@ def remains(world: World) -> dict[str, Any]:
             # As sets: a question that had to be asked again has two equal answers.
             found[table.name] = sorted({repr(tuple(row)) for row in rows})
     found["vectors"] = dict(world.vectors.points)
+    # As sets here too: a copy that had to go out again is the same turn.
+    found["turns.sealed"] = sorted(set(sealed(world)))
     return found
+
+
+def sealed(world: World) -> list[bytes]:
+    """Every turn on the sealed log, opened, in the order of its partitions; what was destroyed is left out."""
+    frames = [read_frame(item.payload or b"") for item in world.log.of("turns.sealed")]
+    with world.truth.reading() as connection:
+        keys = sealer().data_keys.fetch(connection, {frame.key_id for frame in frames})
+    held = [(frame, keys[frame.key_id]) for frame in frames]
+    return [open_frame(frame, key.cipher) for frame, key in held if key is not None]
 
 
 def events(world: World) -> dict[str, list[str]]:
@@ -165,9 +178,41 @@ def broken(world: World) -> list[str]:
         last = None if payload is None else MemoryUpdated.from_bytes(payload).memory.version
         if last != (None if held[key].status == "deleted" else held[key].version):
             wrong.append(f"compaction would keep version {last} of {key}, truth has {held[key].version}")
-    numbers: defaultdict[str, set[int]] = defaultdict(set)
-    for event in _published(world):
-        numbers[event.memory.owner_key].add(event.owner_seq)
-    wrong += [f"owner_seq has a gap: {owner}" for owner, seen in numbers.items()
-              if seen != set(range(1, sequences[owner] + 1))]  # fmt: skip
+    return wrong + _out_of_order(world, sequences) + _unsealed(world)
+
+
+def _unsealed(world: World) -> list[str]:
+    """Stored turns without a copy: of every revision that is in truth, and as it is there, a replay must find one."""
+    copies = set(sealed(world))
+    with world.truth.reading() as connection:
+        rows = connection.execute(select(tables.turns.c.turn_id, tables.turns.c.revision, tables.turns.c.body)).all()
+    return [f"not on the sealed log: {row.turn_id}, revision {row.revision}" for row in rows
+            if row.body.encode() not in copies]  # fmt: skip
+
+
+def _out_of_order(world: World, sequences: Mapping[str, int]) -> list[str]:
+    """What a reader of the topic would notice of owners' numbers: one that skips another, is another event's, or is missing.
+
+    A repetition is none of these. Offsets count within a partition only, so an owner's events have to be in one.
+    """
+    wrong: list[str] = []
+    last: defaultdict[str, int] = defaultdict(int)
+    homes: defaultdict[str, set[int]] = defaultdict(set)
+    numbered: dict[tuple[str, int], str] = {}
+    for partition in range(PARTITIONS):
+        for item in world.log.records["memory_updated", partition]:
+            if item.payload is None:
+                continue
+            event = MemoryUpdated.from_bytes(item.payload)
+            owner, number = event.memory.owner_key, event.owner_seq
+            homes[owner].add(partition)
+            if number > last[owner] + 1:
+                wrong.append(f"owner_seq skips: {number} after {last[owner]} of {owner}")
+            last[owner] = max(last[owner], number)
+            first = numbered.setdefault((owner, number), event.event_id)
+            if first != event.event_id:
+                wrong.append(f"owner_seq of two events: {number} of {owner} is {first} and {event.event_id}")
+    wrong += [f"events in {len(places)} partitions: {owner}" for owner, places in homes.items() if len(places) > 1]
+    wrong += [f"owner_seq ends at {seen}: {owner} is at {sequences[owner]}" for owner, seen in last.items()
+              if seen != sequences[owner]]  # fmt: skip
     return wrong

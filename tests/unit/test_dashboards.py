@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +69,43 @@ def test_the_dashboard_asks_the_data_source_that_is_provisioned() -> None:
     file = OPS / "dashboards" / "provisioning" / "datasources" / "prometheus.yaml"
     uid = yaml.safe_load(file.read_text(encoding="utf-8"))["datasources"][0]["uid"]
     assert {panel["datasource"]["uid"] for panel in PANELS} == {uid}
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: str(rule["alert"]))
+def test_the_first_of_its_kind_is_an_alert_too(rule: dict[str, Any]) -> None:
+    """`increase` of a counter whose labels appear with the first event is nothing: something else has to see that one."""
+    for name in re.findall(r"\(increase\((\w+)\[\w+\]\)\) > 0(?![.\d])", rule["expr"]):
+        gauge = name.removesuffix("_total") + "_waiting"
+        assert f"{name} unless {name} offset" in rule["expr"] or gauge in rule["expr"]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("memriver_changes_total", {"change": "deleted"}),
+        ("memriver_candidates_total", {"channel": "model", "decision": "quarantine"}),
+    ],
+)
+def test_what_an_alert_counts_is_zero_before_it_is_anything(name: str, labels: dict[str, str]) -> None:
+    assert Metrics().registry.get_sample_value(name, labels) == 0.0
+
+
+SEEN = OPS / "alerts" / "memriver.rules.test.yml"
+
+
+def test_the_alerts_that_are_tried_are_there() -> None:
+    tried = {
+        case["alertname"] for test in yaml.safe_load(SEEN.read_text())["tests"] for case in test["alert_rule_test"]
+    }
+    assert tried <= {rule["alert"] for rule in ALERTS}
+    assert {"MemriverDeadLetters", "MemriverMessagesLost"} <= tried
+
+
+def test_alerts_fire_when_they_should_and_not_otherwise() -> None:
+    """By Prometheus' own evaluation of `memriver.rules.test.yml`."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("there is no promtool here (Debian: the package `prometheus`)")
+    command = [promtool, "test", "rules", SEEN.name]
+    run = subprocess.run(command, cwd=SEEN.parent, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

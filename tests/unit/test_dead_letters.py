@@ -136,4 +136,11 @@ def test_the_largest_message_of_a_stages_topic_is_kept_whole_and_fits_into_its_t
     assert max(limit for name, limit in limits.items() if name != "deadletters") <= MAX_RAW_BYTES
     letter = dead_letter("extract", Message(b"x" * MAX_RAW_BYTES), ValueError(), at(1))
     assert len(letter.raw_bytes) == MAX_RAW_BYTES
+    assert letter.original_bytes is None
     assert len(letter.to_bytes()) < limits["deadletters"]
+
+
+def test_a_larger_message_is_kept_in_part_and_the_letter_says_so() -> None:
+    letter = dead_letter("extract", Message(b"x" * (MAX_RAW_BYTES + 3)), ValueError(), at(1))
+    assert (len(letter.raw_bytes), letter.original_bytes) == (MAX_RAW_BYTES, MAX_RAW_BYTES + 3)
+    assert DeadLetter.from_bytes(letter.to_bytes()) == letter

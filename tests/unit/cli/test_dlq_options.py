@@ -14,7 +14,7 @@ from sinks.truth.deadletters import LetterFilter, LetterStatus
 from streams.cli import deadletters
 from streams.cli.choosing import chosen_letters, letter_filter
 from streams.cli.output import plain_bytes
-from streams.redrive import check, may_be_sent, with_changes
+from streams.redrive import FINAL, check, current, may_be_sent, with_changes
 from tests.doubles.records import at
 
 TURN = {
@@ -89,6 +89,20 @@ def test_what_cannot_be_sent_is_said(fields: dict[str, Any], raw: bytes, reason:
     with pytest.raises(PoisonError) as caught:
         check(row(**fields), raw)
     assert caught.value.reason == reason
+
+
+def test_what_was_kept_in_part_does_not_pass_for_the_message() -> None:
+    """Scenario: a batch of 5 MB whose first 4 MiB were kept. We expect it not to be sent, whatever the worker's version is;
+    the whole message, given by somebody, may be."""
+    cut = row(raw=b"{", original_bytes=5_000_000, mended=None)
+    with pytest.raises(PoisonError) as caught:
+        current(cut)
+    assert caught.value.reason == "cut"
+    assert caught.value.reason in FINAL, "--anyway is for what a newer worker may take"
+    assert "1 of 5000000 bytes" in str(caught.value)
+    assert "--file" in str(caught.value)
+    assert current(cut | {"mended": b"the whole of it"}) == b"the whole of it"
+    assert current(row(raw=b"{", original_bytes=None, mended=None)) == b"{"
 
 
 def test_only_what_waits_or_was_never_confirmed_may_be_sent() -> None:

@@ -254,6 +254,7 @@ def upgrade() -> None:
             sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mariadb").with_variant(mysql.MEDIUMBLOB(), "mysql"),
             nullable=False,
         ),
+        sa.Column("original_bytes", sa.Integer(), nullable=True),
         sa.Column(
             "mended",
             sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mariadb").with_variant(mysql.MEDIUMBLOB(), "mysql"),
