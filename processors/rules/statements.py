@@ -119,7 +119,7 @@ def _base(passage: Passage, form: _Form, attribute: str) -> RuleHit:
         kind=HitKind.CLAIM,
         operation=rule.operation,
         attribute=attribute,
-        value=rule.constant or "",
+        value="",
         text=form.prefix + passage.text[clause.start : clause.end],
         quote=passage.quote(clause.start, clause.end),
         explicit=clause.order is not None,
@@ -133,7 +133,10 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
     """One hit per value, each followed by the ends that it brings."""
     rule, clause = form.rule, form.clause
     ends = [entry for entry in rule.ends if ":" not in entry]
-    if rule.constant is not None or not form.caught("value"):
+    for group, meant in rule.values:
+        if form.caught(group):
+            return _meant(passage, form, base, group, meant)
+    if not form.caught("value"):
         return [base, *(replace(base, operation=Operation.END, attribute=other) for other in ends)]
     text, folded = passage.text, passage.folded
     whole = text[clause.start : clause.end]
@@ -155,6 +158,14 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
         hits.append(replace(base, value=head + text[a:b], text=form.prefix + said))
         hits += [replace(hits[-1], operation=Operation.END, attribute=other) for other in ends]
     return hits
+
+
+def _meant(passage: Passage, form: _Form, base: RuleHit, group: str, meant: tuple[str, ...]) -> list[RuleHit]:
+    """One hit per way in which what the group caught may have been put."""
+    left, right = trimmed(passage.text, *form.span(group), passage.folded, times=False)
+    if form.rule.reject is not None and form.rule.reject.search(passage.folded[left:right]):
+        return []
+    return [replace(base, value=value.replace("{}", passage.text[left:right])) for value in meant]
 
 
 def _dated(rule: Rule) -> bool:

@@ -31,6 +31,7 @@ _TAIL_TIME: Final = regex.compile(
     r"december) ?)?(?:19|20)\d\d|since .{1,20}|"
     r"on (?:mon|tues|wednes|thurs|fri|satur|sun)day|for (?:about |over |almost |the (?:past|last) )?(?:\d+|an?|one|"
     r"two|three|four|five|six|ten|many|several|a few) (?:day|week|month|year|decade)s?(?: now)?)$"
+    r"|(?<=\p{Han}{2})(?:大?前年|去年|今年|上个?月|上周|昨天|前天|前几[天年]|前不久|不久前)$"
     r"|(?:了)?(?:(?:\d+|[一二两三四五六七八九十几半好多]+)(?:个)?(?:多)?(?:年|月|天|周|星期)(?:多)?(?:了)?)$"
 )
 _RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
