@@ -108,15 +108,17 @@ _YEAR: Final = regex.compile(r"\s*(?:19|20)\d\d\b.*")
 _FORGOTTEN: Final = regex.compile(r"\b(?:forget|delete|erase|remove|wipe|purge)\b.{0,30}\bmy [\p{L}' -]{2,30}$")
 _MINE: Final = regex.compile(r"\s*my [\p{L}' ]{2,40}")
 # "我住在北京，哦不，上海": what was noticed to be wrong and what it should have been.
-_SLIP: Final = regex.compile(r"\s*(?:(?:哦|噢|啊|呃)不|不不+|哦?不对不对|(?:我)?(?:说|打|写|讲|记|发)错了?|口误)\s*")
+_SLIP: Final = regex.compile(
+    r"\G\s*(?:(?:哦|噢|啊|呃)不|不不+|哦?不对不对|(?:我)?(?:刚才|刚刚)?(?:说|打|写|讲|记|发)(?:错|反)字?了?|口误)\s*$"
+)
 _RIGHT: Final = regex.compile(r"\s*(?:应该)?(?:是|我?说的是)?(?![我你您他她它当别请])[^\s,我]{1,12}\s*")
 # "各位同学，记得带身份证": whoever is called is told to remember, not the listener.
 _CALLED: Final = regex.compile(
-    r"(?:@\S{1,16}|(?:各位|大家|大伙儿?|同学们|家人们|兄弟们|姐妹们|朋友们|小伙伴们?|所有人)[^,我]{0,4})\s*$"
+    r"(?:@\S{1,16}|(?:各位|大家|大伙儿?|同学们|家人们|兄弟们|姐妹们|朋友们|小伙伴们?|所有人)[^,我]{0,4}"
+    r"|\G\s*(?:亲爱的|老婆|老公|媳妇儿?|妈妈?|爸爸?|老[妈爸]|[哥姐弟妹]{1,2}|宝贝|儿子|女儿|闺女"
+    r"|(?!小[爱度艺冰智助娜微布艾慧]|老师)[小老阿]\p{Han}|\p{Han}{1,2}(?:总|姐|哥|老师|经理|师傅|主任|同学)))\s*$"
 )
-_REMINDED: Final = regex.compile(
-    r"\s*(?:请|麻烦|千万|你|您|可|一定|到时候?)*(?:别忘|不要忘|勿忘|记得|提醒|通知)[记掉]?了?(?!我).*"
-)
+_REMINDED: Final = regex.compile(r"\s*[^,我]{0,8}?(?:别忘|不要忘|勿忘|记得|提醒|通知)[记掉]?+了?+(?!我).*")
 _PAIRS: Final = (
     (_DAY, _YEAR),
     (_NAMED_HEAD, _NAMED_TAIL),

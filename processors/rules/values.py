@@ -7,7 +7,7 @@ from typing import Final
 import regex
 
 _LEFT: Final = regex.compile(
-    r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过|着|到|一下)(?!\p{Han}?$)|就是|的是|于是)*+", regex.V1
+    r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过(?!敏)|着|到|一下)(?!\p{Han}?$)|就是|的是|于是)*+", regex.V1
 )
 _TAIL_ZH: Final = regex.compile(
     r"(?:的人|了|的话|的(?<!目的)|啊|(?<![酒网贴水氧书咖])吧|(?<!毛)呢|哦|呀|嘛|啦|噢|喔|喽|咯|哟|呗|哈哈+|来着|"
