@@ -13,6 +13,8 @@ from processors.rules.passage import Passage, found, language_of, searched
 from processors.rules.statements import Stated, statements
 from schemas import Operation
 
+_DOINGS: Final = frozenset({"plan", "goal", "habit", "task", "instruction"})
+"""Attributes whose values say what is done: a noun put right ("去北京，哦不，上海") is only a part of one."""
 _AND: Final = regex.compile(r"\s*(?:,|、|\b(?:and|or)\b|(?<=\p{Han}{2})[和与](?=\p{Han}{2}))\s*")
 
 
@@ -76,7 +78,10 @@ def forgotten(passage: Passage, start: int, end: int) -> list[RuleHit]:
 
 
 def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -> list[RuleHit] | None:
-    """`said` with its last value put right by "sorry, I meant York"; None when the clause does nothing of the kind."""
+    """`said` with its last value put right by "sorry, I meant York", or without what cannot be put right.
+
+    None when the clause does nothing of the kind.
+    """
     piece = passage.folded[start:end]
     match = passage.words.corrects.fullmatch(piece.strip())
     last = next((hit for hit in reversed(said) if hit.operation is Operation.ASSERT and hit.value), None)
@@ -85,6 +90,12 @@ def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -
     left = start + len(piece) - len(piece.lstrip())
     value = passage.text[left + match.start("value") : left + match.end("value")]
     kept = [hit for hit in said if hit.rule_id != last.rule_id or hit.value != last.value]
+    if language_of(value) == "zh" and last.attribute in _DOINGS:
+        # What was said is known to be wrong; the right whole was not said.
+        return kept
+    # "30岁，哦不，31岁": the unit stands behind the value.
+    unit = last.text.partition(last.value)[2]
+    value = value.removesuffix(unit) or value
     quote = passage.quote(left, end).rstrip()
     return [*kept, replace(last, value=value, text=last.text.replace(last.value, value), quote=quote)]
 
