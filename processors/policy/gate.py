@@ -34,7 +34,7 @@ from schemas import (
     digest,
 )
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 """Raised whenever the code of this package decides differently for the same rules and settings."""
 
 _FILES = ("threats.yaml", "external.yaml", "secrets.yaml", "sensitive.yaml", "thresholds.yaml", "industries.yaml")
@@ -124,7 +124,9 @@ class PolicyGate:
                 return (*stop, {})
         if forgets:
             return Decision.ACCEPT, (), {}
-        if topic is not None and not is_stated(candidate, topic, source):
+        # A rule's end may name what it ends in other words than were said now: "我不吃素了" ends 素食, and infers nothing.
+        infers = candidate.channel is not Channel.RULE or candidate.operation is not Operation.END
+        if topic is not None and infers and not is_stated(candidate, topic, source):
             return Decision.REFUSE, ("sensitive_inferred",), {}
         exempt = candidate.explicit or candidate.channel is Channel.COMMAND
         if candidate.confidence < self._settings.confidence_floor and not exempt:

@@ -33,7 +33,8 @@ _CLAUSE_END: Final = regex.compile(
     r"|(?<=[^\s,]{2})(?=(?:但是|不过(?![敏去来分关瘾是如问几够])|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))"
     r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|"
     r"向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|荐|见|建议|劝|逼|要求|邀请|允许|祝|如果|要是|假如|关于|有关|"
-    r"除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|a|b))"
+    r"除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|说过|讲过|提过|承认过?|诉过你|诉过您|"
+    r"怀疑|疑心|担心|估计|生怕|怕|a|b))"
     r"(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的\S{1,8}(?:是|叫)|今年|家|老家|会|习惯|每|讨厌))"
     r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|"
     r"always)\b)"
@@ -60,7 +61,7 @@ _LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s")
 _LIST_HEAD_ZH: Final = regex.compile(r"(?:喜欢|爱[吃喝看玩]|讨厌|爱好[是有]|不[能]?吃|不喝|会说|擅长|精通)[^,]{1,6}$")
 _LIST_ITEM_ZH: Final = regex.compile(
     r"\s*(?:和|还有|"
-    r"以及)?(?![我你您他她也都请谢不但能可推帮有是就所因讨喜对在还最很真好比如怎哪什为今明昨从和而])\p{Han}{1,4}(?:(?:和|、|以及|还有)\p{Han}{1,4})?\s*"
+    r"以及)?(?![哦噢啊呃我你您他她也都请谢不但能可推帮有是就所因讨喜对在还最很真好比如怎哪什为今明昨从和而])\p{Han}{1,4}(?:(?:和|、|以及|还有)\p{Han}{1,4})?\s*"
 )
 _LIST_END_ZH: Final = regex.compile(r"(?:和|以及|还有)\p{Han}{1,4}\s*$")
 _PLACE_HEAD: Final = regex.compile(
@@ -115,12 +116,26 @@ _INSTEAD: Final = regex.compile(r"\s*(?:but )?(?:it's|it is|that's) .{1,40}")
 # "My sister and I are vegan" is said of both.
 _TOGETHER: Final = regex.compile(r"(?:^|[\s,.])(?:both )?my (?:[\p{L}-]+ )?[\p{L}-]+$")
 _BOTH: Final = regex.compile(r"\s*i (?:both |all )?(?:are|were)\b.{1,80}")
+# "我住在北京，哦不，上海": what was noticed to be wrong and what it should have been.
+_SLIP: Final = regex.compile(
+    r"\G\s*(?:(?:哦|噢|啊|呃)不|不不+|哦?不对不对|(?:我)?(?:刚才|刚刚)?(?:说|打|写|讲|记|发)(?:错|反)字?了?|口误)\s*$"
+)
+_RIGHT: Final = regex.compile(r"\s*(?:应该)?(?:是|我?说的是)?(?![我你您他她它当别请])[^\s,我]{1,12}\s*")
+# "各位同学，记得带身份证": whoever is called is told to remember, not the listener.
+_CALLED: Final = regex.compile(
+    r"(?:@\S{1,16}|(?:各位|大家|大伙儿?|同学们|家人们|兄弟们|姐妹们|朋友们|小伙伴们?|所有人)[^,我]{0,4}"
+    r"|\G\s*(?:亲爱的|老婆|老公|媳妇儿?|妈妈?|爸爸?|老[妈爸]|[哥姐弟妹]{1,2}|宝贝|儿子|女儿|闺女"
+    r"|(?!小[爱度艺冰智助娜微布艾慧]|老师)[小老阿]\p{Han}|\p{Han}{1,2}(?:总|姐|哥|老师|经理|师傅|主任|同学)))\s*$"
+)
+_REMINDED: Final = regex.compile(r"\s*[^,我]{0,8}?(?:别忘|不要忘|勿忘|记得|提醒|通知)[记掉]?+了?+(?!我).*")
 _PAIRS: Final = (
     (_DAY, _YEAR),
     (_NAMED_HEAD, _NAMED_TAIL),
     (_FORGOTTEN, _MINE),
     (_DENIED, _INSTEAD),
     (_TOGETHER, _BOTH),
+    (_SLIP, _RIGHT),
+    (_CALLED, _REMINDED),
 )
 """Heads and the tails that belong to them."""
 

@@ -22,6 +22,7 @@ from schemas import Operation, digest
 
 LANGUAGES: Final = ("zh", "en")
 _MACRO: Final = regex.compile(r"<<(\w+)>>")
+_DEEPEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def _rule(row: dict[str, Any], language: str, macros: dict[str, str], pattern_of
         patterns=patterns,
         keywords=tuple(str(word) for word in row["keywords"]),
         reject=reject,
-        constant=row.get("constant"),
+        values=tuple((group, tuple(meant)) for group, meant in row.get("values", {}).items()),
         shape=row.get("shape", "any"),
         splits=row.get("splits", False),
         confidence=row.get("confidence", 0.9),
@@ -195,8 +196,9 @@ def _lexicon(documents: list[dict[str, Any]]) -> Lexicon:
 
 
 def _expand(pattern: str, macros: dict[str, str]) -> str:
-    for _ in range(4):
+    for _ in range(_DEEPEST):
         if "<<" not in pattern:
-            break
+            return pattern
         pattern = _MACRO.sub(lambda match: macros[match[1]], pattern)
-    return pattern
+    # What is left of a macro would be looked for as it is written, and never found.
+    raise FatalError(f"macros within macros, deeper than {_DEEPEST}")

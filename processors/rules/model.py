@@ -56,8 +56,9 @@ class Rule:
     patterns: tuple[Pattern, ...]
     keywords: tuple[str, ...]
     reject: Pattern | None
-    # A fixed value, for sentences that name none ("我吃素").
-    constant: str | None
+    # By group: the values that are meant where the group caught something, "{}" being what it caught ("可以用表格了"
+    # means "不要用表格" and "别用表格").
+    values: tuple[tuple[str, tuple[str, ...]], ...]
     shape: str
     splits: bool
     confidence: float

@@ -128,7 +128,7 @@ def _base(passage: Passage, form: _Form, attribute: str) -> RuleHit:
         kind=HitKind.CLAIM,
         operation=rule.operation,
         attribute=attribute,
-        value=rule.constant or "",
+        value="",
         text=form.prefix + passage.text[clause.start : clause.end],
         quote=passage.quote(clause.start, clause.end),
         explicit=clause.order is not None,
@@ -142,7 +142,10 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
     """One hit per value, each followed by the ends that it brings."""
     rule, clause = form.rule, form.clause
     ends = [entry for entry in rule.ends if ":" not in entry]
-    if rule.constant is not None or not form.caught("value"):
+    for group, meant in rule.values:
+        if form.caught(group):
+            return _meant(passage, form, base, group, meant)
+    if not form.caught("value"):
         return [base, *(replace(base, operation=Operation.END, attribute=other) for other in ends)]
     text, folded = passage.text, passage.folded
     whole = text[clause.start : clause.end]
@@ -175,3 +178,11 @@ def _trimmed(passage: Passage, rule: Rule, start: int, end: int) -> tuple[int, i
     if not read or (shorter := passage.untimed(left, right, rule.language)) == right:
         return left, right
     return trimmed(passage.text, left, shorter, passage.folded, times=dated)
+
+
+def _meant(passage: Passage, form: _Form, base: RuleHit, group: str, meant: tuple[str, ...]) -> list[RuleHit]:
+    """One hit per way in which what the group caught may have been put."""
+    left, right = trimmed(passage.text, *form.span(group), passage.folded, times=False)
+    if form.rule.reject is not None and form.rule.reject.search(passage.folded[left:right]):
+        return []
+    return [replace(base, value=value.replace("{}", passage.text[left:right])) for value in meant]

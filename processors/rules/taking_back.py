@@ -15,6 +15,8 @@ from processors.rules.values import fits
 from processors.slots import known_slots
 from schemas import Operation
 
+_DOINGS: Final = frozenset({"plan", "goal", "habit", "task", "instruction"})
+"""Attributes whose values say what is done: a noun put right ("去北京，哦不，上海") is only a part of one."""
 _AND: Final = regex.compile(r"\s*(?:,|、|\b(?:and|or)\b|(?<=\p{Han}{2})[和与](?=\p{Han}{2}))\s*")
 
 
@@ -84,7 +86,10 @@ def forgotten(passage: Passage, start: int, end: int) -> list[RuleHit]:
 
 
 def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -> list[RuleHit] | None:
-    """`said` with its last value put right by "sorry, I meant York"; None when the clause does nothing of the kind."""
+    """`said` with its last value put right by "sorry, I meant York", or without what cannot be put right.
+
+    None when the clause does nothing of the kind.
+    """
     piece = passage.folded[start:end]
     match = passage.words.corrects.fullmatch(piece.strip())
     last = next((hit for hit in reversed(said) if hit.operation is Operation.ASSERT and hit.value), None)
@@ -104,7 +109,13 @@ def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -
     ):
         # "Sorry, thanks" is no city.
         return None
+    # "30岁，哦不，31岁": the unit stands behind the value.
+    unit = last.text.partition(last.value)[2]
+    value = value.removesuffix(unit) or value
     same = [hit.rule_id == last.rule_id and hit.value == last.value for hit in said]
+    if language_of(value) == "zh" and last.attribute in _DOINGS:
+        # What was said is known to be wrong; the right whole was not said.
+        return [hit for hit, swapped in zip(said, same, strict=True) if not swapped]
     return [
         replace(hit, value=value, text=hit.text.replace(hit.value, value), quote=quote) if swapped else hit
         for hit, swapped in zip(said, same, strict=True)

@@ -7,7 +7,7 @@ from typing import Final
 import regex
 
 _LEFT: Final = regex.compile(
-    r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过|着|到|一下)(?!\p{Han}?$)|就是|的是|于是)*+", regex.V1
+    r"(?:[\s\p{P}\p{S}--[#+$¥€£\-(@《]]|(?:了|过(?!敏)|着|到|一下)(?!\p{Han}?$)|就是|的是|于是)*+", regex.V1
 )
 _TAIL_ZH: Final = regex.compile(
     r"(?:的人|了|的话|的(?<!目的)|啊|(?<![酒网贴水氧书咖])吧|(?<!毛)呢|哦|呀|嘛|啦|噢|喔|喽|咯|哟|呗|哈哈+|来着|"
@@ -36,6 +36,7 @@ _TAIL_TIME: Final = regex.compile(
     r"december) ?)?(?:19|20)\d\d|since .{1,20}|"
     r"on (?:mon|tues|wednes|thurs|fri|satur|sun)day|for (?:about |over |almost |the (?:past|last) )?(?:\d+|an?|one|"
     r"two|three|four|five|six|ten|many|several|a few) (?:day|week|month|year|decade)s?(?: now)?)$"
+    r"|(?<=\p{Han}{2})(?:大?前年|去年|今年|上个?月|上周|昨天|前天|前几[天年]|前不久|不久前)$"
     r"|(?:了)?(?:(?:\d+|[一二两三四五六七八九十几半好多]+)(?:个)?(?:多)?(?:年|月|天|周|星期)(?:多)?(?:了)?)$"
 )
 _RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)

@@ -50,11 +50,22 @@ FIRST = [
     to("week", 1, "这周不要提醒我开会", sent_at="2020-03-04T10:00:00+08:00"),
     to("month", 1, "For the next 30 days, don't suggest any restaurants.", sent_at="2020-03-04T22:00:00-05:00",
        timezone="America/New_York"),
+    # what ends in other words than it was told in, and slips
+    to("meat", 1, "我是素食者"),
+    to("meat", 2, "我现在不吃素了"),
+    to("smiles", 2, "可以用表情符号了"),
+    to("cat", 2, "我的猫去世了"),
+    to("called", 1, "从今天起叫我老王"),
+    to("called", 2, "别叫我老王了"),
+    to("slip", 2, "说错了，是上海"),
     # two people in one room
     said(1, "我住在苏州", user_id="zhang", conversation_id="room", turn_id="room-1", group=True),
     said(2, "刚才说错了当我没说", user_id="wang", conversation_id="room", turn_id="room-2", group=True),
 ]  # fmt: skip
 SECOND = [
+    to("smiles", 1, "以后不要用表情符号"),
+    to("cat", 1, "我养了一只猫"),
+    to("slip", 1, "我住在北京"),
     to("early", 1, "我在腾讯上班"),
     to("plain", 2, "刚才说错了当我没说"),
     to("aimed", 2, "我喜欢游泳"),
@@ -119,6 +130,15 @@ def test_a_retraction_is_aimed_anew_when_the_turn_it_means_arrives_late(left: Le
     assert left.active("aimed") == {"likes": {"爬山"}}
     assert left.outcome("aimed-1") == ("remembered", None)
     assert left.outcome("aimed-2") == ("filtered", "retracted")
+
+
+@pytest.mark.parametrize(
+    ("owner", "holds"),
+    [("meat", {}), ("smiles", {}), ("cat", {}), ("slip", {}), ("called", {"instruction": {"别叫我老王"}})],
+)
+def test_what_ends_in_other_words_ends_whichever_came_first(left: Left, owner: str, holds: dict[str, set[str]]) -> None:
+    assert left.of(owner)
+    assert left.active(owner) == holds
 
 
 def test_nobody_takes_back_what_another_said(left: Left) -> None:

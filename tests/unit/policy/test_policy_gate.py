@@ -375,6 +375,21 @@ def test_a_sensitive_profile_is_never_inferred(
     assert (verdict.decision, verdict.reasons) == (Decision.REFUSE, ("sensitive_inferred",))
 
 
+@pytest.mark.parametrize(
+    ("channel", "operation", "decision"),
+    [
+        (Channel.RULE, Operation.END, Decision.ACCEPT),
+        (Channel.RULE, Operation.ASSERT, Decision.REFUSE),
+        (Channel.MODEL, Operation.END, Decision.REFUSE),
+    ],
+)
+def test_only_a_rule_ends_a_sensitive_fact_in_other_words_than_were_said(
+    gate: PolicyGate, candidate: Build, channel: Channel, operation: Operation, decision: Decision
+) -> None:
+    claim = candidate("我现在不吃素了", "diet", "素食", "我现在不吃素了", channel=channel, operation=operation)
+    assert gate.judge(claim, None).decision is decision
+
+
 def test_a_tool_does_not_tell_a_persons_religion(gate: PolicyGate, candidate: Build) -> None:
     claim = candidate("I am a Muslim", "religion", "Muslim", source_kind=SourceKind.TOOL_RESULT)
     assert gate.judge(claim, None).reasons == ("sensitive_inferred",)

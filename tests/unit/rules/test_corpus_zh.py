@@ -86,6 +86,21 @@ STATEMENTS: list[tuple[str, set[tuple[str, str]]]] = [
     ("我打算明年考研，正在备考雅思", {("plan", "考研"), ("goal", "备考雅思")}),
     ("我每天早上七点起床，晚上看书", {("habit", "每天早上七点起床")}),
     ("我的目标是年底前跑完半马", {("goal", "年底前跑完半马")}),
+    # A slip put right in the same breath
+    ("我住在北京，哦不，上海", {("residence", "上海")}),
+    ("我住在北京，说错了，是上海", {("residence", "上海")}),
+    ("我喜欢苹果，哦不，香蕉", {("likes", "香蕉")}),
+    ("我住在北京，哦不，好累", {("residence", "北京")}),
+    ("我今年30岁，哦不，31岁", {("age", "31")}),
+    ("我对花生过敏，说错了，是核桃", {("allergy", "核桃")}),
+    ("我下周要去北京，哦不，上海", set()),
+    # Together with somebody
+    ("我和老公都是素食者", {("diet", "素食")}),
+    ("我跟我妈都喜欢爬山", {("likes", "爬山")}),
+    # Said before and said again
+    ("我之前跟你说过我住在北京", {("residence", "北京")}),
+    # To somebody else in the room
+    ("@小王 我住在北京", {("residence", "北京")}),
 ]
 
 
@@ -151,6 +166,20 @@ NOTHING = [
     "明天见",
     "我的问题是怎么安装",
     "我的意思是明天再说",
+    # Denied, doubted and feared
+    "我从没说过我叫李明，住在北京",
+    "我可没说过我喜欢猫",
+    "我没告诉过你我住在上海",
+    "我怀疑自己对花生过敏",
+    "我担心我对花生过敏",
+    # To somebody else in the room
+    "@小王 别忘了明天带身份证",
+    "别忘了带身份证啊，各位",
+    "各位同学，记得带身份证",
+    # Answers that put nothing right, or somebody else: the listener may have been wrong
+    "不对，是南京",
+    "不对，是你错了",
+    "说错了，是我的问题",
     # Negations, the past, and what was told not to be kept
     "我不是医生",
     "我没有过敏史",
@@ -185,6 +214,8 @@ ORDERS: list[tuple[str, set[tuple[str, str]]]] = [
     ("记得提醒我明天交报告", {("task", "明天交报告")}),
     ("你能记住我对花生过敏吗？", {("allergy", "花生")}),
     ("别忘了仓库钥匙在王姐那里", {("note", "仓库钥匙在王姐那里")}),
+    ("妈，别忘了我对花生过敏", {("allergy", "花生")}),
+    ("@小王 别忘了我对花生过敏", {("allergy", "花生")}),
 ]
 
 
@@ -208,6 +239,13 @@ def test_an_order_makes_what_it_orders_explicit(text: str, expected: set[tuple[s
         "撤回刚才那条消息",
         "刚刚说的都不算数，重新来",
         "當我沒說",
+        "说错了，是上海",
+        "更正：上海",
+        "打错了，是王炜",
+        "说反了，应该是上海",
+        "开玩笑的",
+        "逗你的",
+        "刚才那条发错人了",
     ],
 )
 def test_what_was_said_before_is_taken_back(text: str) -> None:

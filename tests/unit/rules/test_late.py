@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import regex
 
+from processors.exceptions import FatalError
 from processors.rules import late
 from processors.rules.late import LatePattern, early
 from processors.rules.loading import compiled, packaged_rules, packaged_texts
@@ -47,3 +48,15 @@ def test_rules_that_somebody_brings_are_compiled_when_they_are_loaded() -> None:
     assert isinstance(first.patterns[0], regex.Pattern)
     [same, *_] = compiled(texts).claims.rules
     assert isinstance(same.patterns[0], LatePattern)
+
+
+def test_a_macro_without_an_end_is_refused_and_one_within_others_is_not_left_as_it_is_written() -> None:
+    texts = packaged_texts()
+    deep = 'macros:\n  M1: "<<M2>>"\n  M2: "<<M3>>"\n  M3: "<<M4>>"\n  M4: "<<M5>>"\n  M5: "a"\n'
+    row = "- id: deep\n  attribute: name\n  keywords: [a]\n  patterns: [<<M1>>]\n"
+    nested = texts | {"zh": texts["zh"].replace("macros:\n", deep, 1).replace("rules:\n", f"rules:\n{row}", 1)}
+    [first, *_] = compiled(nested).claims.rules
+    assert first.patterns[0].fullmatch("a")
+    endless = texts | {"zh": nested["zh"].replace('M5: "a"', 'M5: "<<M1>>"')}
+    with pytest.raises(FatalError):
+        compiled(endless)
