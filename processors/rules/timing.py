@@ -28,6 +28,10 @@ def timed(passage: Passage, rule: Rule, hit: RuleHit, start: int, end: int) -> R
         # "until Friday" is due on Friday.
         due = coming[0].end if coming[0].kind == "until" and coming[0].end else coming[0].start
         return replace(hit, event_time=due, valid_from=due)
+    if rule.time == "aimed":
+        # What somebody is after next year is their goal today, and for as long as that year lasts.
+        ends = [span.end for span in spans if span.end is not None and span.end > sent]
+        return replace(hit, valid_to=max(ends)) if ends else hit
     return bounded(passage, hit, spans, start, end)
 
 
