@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from processors.rules.model import Rule, RuleHit
-from processors.rules.passage import Passage, Span
+from processors.rules.passage import Passage
+from processors.times import Span
 
 _ANSWERS: Final = frozenset({"answer_language", "answer_length", "answer_style", "instruction"})
 
@@ -40,6 +41,9 @@ def bounded(passage: Passage, hit: RuleHit, spans: Sequence[Span], start: int, e
     if passage.words.bounds.search(passage.folded, start, end) is None:
         return hit
     ends = [span.end or span.start for span in spans if (span.end or span.start) > passage.turn.sent_at]
+    if passage.turn.sent_at_guessed and not spans:
+        # "This week" of a log without times: nobody knows which week it was, so it binds nobody now.
+        ends = [passage.turn.sent_at]
     if not ends:
         return hit
     if hit.attribute not in _ANSWERS:

@@ -141,3 +141,24 @@ def test_replaying_batches_with_the_model_off_names_the_setting(run: Run) -> Non
     code, _out, err = run("replay", "batches")
     assert code == 2
     assert "MEMRIVER_MODEL_BASE_URL" in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("2024-05-01T10:00", "--sent-at takes a time with its zone"),
+        ("yesterday", "--sent-at takes a time with its zone"),
+        ("0001-01-01T00:00+14:00", "--sent-at takes a time with its zone"),
+        ("2924-05-01", "lies ahead"),
+    ],
+)
+def test_a_time_of_a_log_that_cannot_be_meant_is_refused_before_anything_is_done(
+    run: Run, tmp_path: Path, given: str, said: str
+) -> None:
+    log = tmp_path / "chat.jsonl"
+    log.write_text('{"messages": [{"role": "user", "content": "hi"}]}\n')
+    for command in (("process", "--data", "data"), ("import",)):
+        code, out, err = run(*command, str(log), "--sent-at", given)
+        assert (code, out) == (2, "")
+        assert said in one_line(err)
+    assert not (tmp_path / "data").exists()
