@@ -48,14 +48,44 @@ def one_line(err: str) -> str:
     return line
 
 
+LOOKING = [
+    ("memories", "list"),
+    ("memories", "show", "x"),
+    ("memories", "history", "x"),
+    ("turns", "status", "x"),
+    ("dlq", "list"),
+    ("review", "list"),
+    ("recall", "--owner", "u", "where do I live?"),
+    ("context", "--owner", "u", "where do I live?"),
+    ("export", "--owner", "u", "--out", "-"),
+    ("keys", "list"),
+    ("feedback", "rate"),
+    ("reindex", "status"),
+    ("erase", "status", "x"),
+    ("doctor",),
+]
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_who_only_looks_makes_no_database(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Scenario: somebody asks in the wrong directory. We expect a word about it, and the directory as it was."""
+    code, out, err = run(*arguments)
+    assert code != 0
+    assert "memriver db upgrade" in out + err
+    assert not (tmp_path / "memriver.db").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("memories", "list"), ("memories", "show", "x"), ("turns", "status", "x"), ("dlq", "list")],
     ids=" ".join,
 )
-def test_on_an_empty_database_every_command_names_the_one_that_makes_the_schema(
-    run: Run, arguments: tuple[str, ...]
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "missing"])
+def test_without_a_schema_every_command_names_the_one_that_makes_it(
+    run: Run, tmp_path: Path, empty: bool, arguments: tuple[str, ...]
 ) -> None:
+    if empty:
+        (tmp_path / "memriver.db").touch()
     code, out, err = run(*arguments)
     assert code == 2
     assert out == ""
