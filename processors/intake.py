@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from processors.noise import NoiseFilter
 from processors.noise.normal import normal_text
@@ -108,8 +108,22 @@ def _all_locked_up(verdicts: list[Verdict]) -> list[Verdict]:
     return locked
 
 
+def says_the_same(turn: Turn, content_hash: str, sent_at: datetime) -> bool:
+    """Whether a stored turn, of this hash and time, is the same turn; a time that was guessed on either side may differ.
+
+    The file of a log without times is touched, or its owner says later when it was.
+    """
+    if content_hash in (_hash_at(turn, ""), _hash_at(turn, turn.sent_at.isoformat())):
+        return True
+    return turn.sent_at_guessed and content_hash == _hash_at(turn, sent_at.isoformat())
+
+
 def _content_hash(turn: Turn) -> str:
     """Equal for two deliveries of the same turn; trace ids and unknown fields may differ between deliveries."""
-    parts = [turn.user_id, turn.role, turn.text, str(turn.deleted), turn.sent_at.isoformat()]
+    return _hash_at(turn, "" if turn.sent_at_guessed else turn.sent_at.isoformat())
+
+
+def _hash_at(turn: Turn, time: str) -> str:
+    parts = [turn.user_id, turn.role, turn.text, str(turn.deleted), time]
     parts += [f"{item.name}|{item.url}" for item in turn.attachments]
     return digest(*parts)

@@ -124,7 +124,12 @@ class RememberAsked(Owner):
     )
     quote: Words | None = Field(default=None, description="what was said, word for word")
     event_time: UtcDatetime | None = Field(default=None, description="since when it holds; None: now")
-    ttl_days: int | None = Field(default=None, ge=1, le=3_650)
+    ttl_days: int | None = Field(
+        default=None,
+        ge=1,
+        le=3_650,
+        description="from now, or from `event_time` if that is later; None: as the attribute has it",
+    )
     timezone: Zone = "UTC"
     memory_id: MemoryId | None = Field(default=None, description="the memory that this replaces")
     expected_version: int | None = Field(default=None, ge=1, description="its version when last seen")

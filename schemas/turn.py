@@ -73,6 +73,8 @@ class Turn(Contract):
     role: Role
     text: str = Field(default="", max_length=MAX_TEXT)
     sent_at: UtcDatetime
+    # Nobody said when: a log without times was given its file's. Nothing is reckoned from such a time.
+    sent_at_guessed: bool = False
     timezone: str = "UTC"
 
     speaker_name: str | None = None

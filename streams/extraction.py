@@ -9,13 +9,14 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from processors.exceptions import PoisonError, TransientError
-from processors.extraction.judge import Judge, ResolveTimes
+from processors.extraction.judge import Judge
 from processors.extraction.outcome import Extracted, Outcome, Rejected, Truncated, Unparsable
 from processors.extraction.parse import parse
 from processors.extraction.plan import Accept, Again, Ask, GiveUp, Limits, about, first_asks, label, next_step
 from processors.extraction.prompts import PROMPT_VERSION
 from processors.extraction.render import OwnWords, Prompt, render
 from processors.ports import ChatModel, ChatReply
+from processors.times import Resolver
 from schemas import Candidate, ExtractionBatch, Turn
 from streams.pricing import BudgetExhausted
 
@@ -80,7 +81,7 @@ async def extract_batch(
     model: ChatModel,
     *,
     own_words: OwnWords,
-    resolve_times: ResolveTimes,
+    resolve_times: Resolver,
     limits: Limits | None = None,
     observe: Callable[[str], None] = _ignore,
     prompt: str = PROMPT_VERSION,
@@ -104,7 +105,7 @@ class _Run:
         batch: ExtractionBatch,
         model: ChatModel,
         own_words: OwnWords,
-        resolve_times: ResolveTimes,
+        resolve_times: Resolver,
         limits: Limits,
         observe: Callable[[str], None],
         prompt: str,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 import regex
@@ -16,6 +15,7 @@ from processors.extraction.quote import Source
 from processors.extraction.render import OwnWords, Prompt
 from processors.extraction.script import language_of, same_language
 from processors.slots import Slot, known_slots, namespace_of, normal_attribute, slot_for, value_key
+from processors.times import Resolver, Span, times_of
 from schemas import (
     Candidate,
     Cardinality,
@@ -59,25 +59,6 @@ _SPACES = regex.compile(r"[\s⏎]+")
 _ISO_DATE = regex.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-class Moment(Protocol):
-    """A time that a turn names (`processors.times.TimeSpan`): aware instants, and `quote` at `offset` in the text."""
-
-    @property
-    def start(self) -> datetime: ...
-    @property
-    def end(self) -> datetime | None: ...
-    @property
-    def quote(self) -> str: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def kind(self) -> str: ...
-
-
-ResolveTimes = Callable[[str, datetime, str, str], Sequence[Moment]]
-"""`processors.times.resolve(text, sent_at, timezone, language)`."""
-
-
 @dataclass(frozen=True, slots=True)
 class _When:
     start: datetime
@@ -88,7 +69,7 @@ class _When:
 class Judge:
     """Judges the claims of one reply against the prompt that asked for it."""
 
-    def __init__(self, prompt: Prompt, model: str, own_words: OwnWords, resolve_times: ResolveTimes) -> None:
+    def __init__(self, prompt: Prompt, model: str, own_words: OwnWords, resolve_times: Resolver) -> None:
         self._prompt = prompt
         self._writer = f"model:{model}:{prompt.version}"
         self._resolve = resolve_times
@@ -218,8 +199,8 @@ class Judge:
 
     def _when(self, item: RawItem, turn: Turn, source: Source, place: tuple[int, int], quote: str, slot: Slot) -> _When:
         """The one time that the claim's words name, else the time of the turn; any other date is invented."""
-        moments = self._resolve(source.own, turn.sent_at, turn.timezone, language_of(quote, "en"))
-        chosen: list[Moment] = []
+        moments = times_of(turn, source.own, language_of(quote, "en"), self._resolve)
+        chosen: list[Span] = []
         if item.time:
             named = source.locate(item.time)
             if named is not None:
@@ -250,7 +231,7 @@ def _slot(item: RawItem) -> Slot:
     return slot_for(fallback or name or "note")
 
 
-def _touches(moment: Moment, place: tuple[int, int]) -> bool:
+def _touches(moment: Span, place: tuple[int, int]) -> bool:
     return moment.offset < place[1] and moment.offset + len(moment.quote) > place[0]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 
 from processors.resolution.cell import Cell, Checkpoint, memory_id_of
+from processors.resolution.content import CREDIBILITY, began, created, renewed
 from processors.resolution.entry import Entry, Retraction
 from processors.resolution.spelling import Spellings, same_value
 from processors.slots import value_key
 from schemas import (
-    Audit,
     Candidate,
     Cardinality,
     ChangeKind,
@@ -20,20 +20,9 @@ from schemas import (
     Interval,
     Memory,
     Operation,
-    SourceKind,
     Status,
 )
 
-MAX_EVIDENCE = 10
-"""Quotes shown with a memory; the ledger keeps all of them, a hot fact must not grow without bound."""
-
-_CREDIBILITY = {
-    SourceKind.USER_STATEMENT: 3,
-    SourceKind.TOOL_RESULT: 2,
-    SourceKind.EXTERNAL_DOCUMENT: 1,
-    SourceKind.ASSISTANT: 1,
-    SourceKind.THIRD_PARTY: 1,
-}
 # A claim below LOW does not unseat a memory at or above HIGH; between them the newer statement wins (SPEC W9).
 LOW_CONFIDENCE = 0.7
 HIGH_CONFIDENCE = 0.8
@@ -296,7 +285,7 @@ def _fold(work: Folding, claim: Candidate) -> list[Step]:
         case Operation.END:
             return _close(work, _target(work, claim), claim, Status.SUPERSEDED)
         case Operation.EXPIRE:
-            return _close(work, _target(work, claim), claim, Status.EXPIRED)
+            return _expire(work, _target(work, claim), claim)
         case Operation.DEMOTE:
             return _set_status(work, _target(work, claim), claim, Status.DEMOTED, ChangeKind.UPDATED)
         case Operation.DELETE:
@@ -336,7 +325,7 @@ def _assert(work: Folding, claim: Candidate) -> list[Step]:
         if existing is not None:
             return []
         status = Status.QUARANTINED if claim.decision == "quarantine" else Status.PENDING
-        return _put(work, rep, _new(claim, rep, status), ChangeKind.QUARANTINED, claim)
+        return _put(work, rep, created(claim, rep, status), ChangeKind.QUARANTINED, claim)
     if claim.cardinality is Cardinality.MULTI:
         return _hold(work, rep, claim)
     if claim.valid_to is not None and claim.valid_to <= claim.stated_at:
@@ -347,14 +336,14 @@ def _assert(work: Folding, claim: Candidate) -> list[Step]:
     if _is_weaker(claim, holder) or claim.event_time > claim.stated_at:
         if existing is not None and existing.status is not Status.RETRACTED:
             return []
-        return _put(work, rep, _new(claim, rep, Status.PENDING), ChangeKind.QUARANTINED, claim)
+        return _put(work, rep, created(claim, rep, Status.PENDING), ChangeKind.QUARANTINED, claim)
     winner = memory_id_of(claim, rep)
     steps = _close(work, work.cell.current, claim, Status.SUPERSEDED, by=winner)
     return steps + _hold(work, rep, claim, supersedes=holder.id)
 
 
 def _is_weaker(claim: Candidate, holder: Memory) -> bool:
-    if _CREDIBILITY[claim.source_kind] < _CREDIBILITY[holder.source_kind]:
+    if CREDIBILITY[claim.source_kind] < CREDIBILITY[holder.source_kind]:
         return True
     return claim.confidence < LOW_CONFIDENCE and holder.confidence >= HIGH_CONFIDENCE
 
@@ -373,24 +362,22 @@ def _hold(work: Folding, rep: str, claim: Candidate, *, supersedes: str | None =
     if existing is None or said_anew:
         # What was taken back is no evidence for what is said now; its identity and its versions go on.
         kind = ChangeKind.CREATED if existing is None else ChangeKind.RESTORED
-        return _put(work, rep, _new(claim, rep, Status.ACTIVE), kind, claim, replaces)
-    update = _confirmed(existing, claim)
+        return _put(work, rep, created(claim, rep, Status.ACTIVE), kind, claim, replaces)
+    again = renewed(existing, claim)
     if existing.status is Status.ACTIVE:
-        changed = any(getattr(existing, name) != update[name] for name in ("text", "value", "expires_at"))
+        changed = any(getattr(existing, name) != getattr(again, name) for name in ("text", "value", "expires_at"))
         kind = ChangeKind.UPDATED if changed else ChangeKind.CONFIRMED
     else:
         kind = ChangeKind.RESTORED
-        open_from = Interval(start=claim.event_time)
-        update |= {"status": Status.ACTIVE, "superseded_by": None, "intervals": (*existing.intervals, open_from)}
-    return _put(work, rep, existing.model_copy(update=update), kind, claim, replaces)
+    return _put(work, rep, again, kind, claim, replaces)
 
 
 def _history(work: Folding, rep: str, claim: Candidate) -> list[Step]:
     """A statement about the past: kept as history, never current."""
     if rep in work.cell.memories:
         return []
-    past = Interval(start=min(claim.event_time, claim.valid_to or claim.event_time), end=claim.valid_to)
-    memory = _new(claim, rep, Status.SUPERSEDED).model_copy(update={"intervals": (past,)})
+    past = Interval(start=began(claim), end=claim.valid_to)
+    memory = created(claim, rep, Status.SUPERSEDED).model_copy(update={"intervals": (past,)})
     return _put(work, rep, memory, ChangeKind.SUPERSEDED, claim)
 
 
@@ -425,6 +412,14 @@ def _close(work: Folding, rep: str | None, claim: Candidate, status: Status, *, 
     return _put(work, rep, memory.model_copy(update=update), kind, claim)
 
 
+def _expire(work: Folding, rep: str | None, claim: Candidate) -> list[Step]:
+    """The clock saw its end come. By what is known now it may have been said again before that, and run longer."""
+    memory = work.cell.memories.get(rep) if rep is not None else None
+    if memory is not None and memory.expires_at is not None and memory.expires_at > claim.event_time:
+        return []
+    return _close(work, rep, claim, Status.EXPIRED)
+
+
 def _set_status(work: Folding, rep: str | None, claim: Candidate, status: Status, kind: ChangeKind) -> list[Step]:
     memory = work.cell.memories.get(rep) if rep is not None else None
     if memory is None or rep is None or memory.status is not Status.ACTIVE:
@@ -447,79 +442,3 @@ def _put(
     work: Folding, rep: str, memory: Memory, change: ChangeKind, claim: Candidate, replaces: tuple[str, ...] = ()
 ) -> list[Step]:
     return [Step(work.put(rep, memory), change, claim.candidate_id, claim.source_turn_ids, replaces)]
-
-
-def _expiry(claim: Candidate) -> datetime | None:
-    if claim.valid_to is not None:
-        return claim.valid_to
-    if claim.ttl_days is not None:
-        return claim.stated_at + timedelta(days=claim.ttl_days)
-    return None
-
-
-def _confirmed(memory: Memory, claim: Candidate) -> dict[str, object]:
-    """Newest wording, one more piece of evidence, and a confidence that approaches but never reaches certainty."""
-    base = max(memory.confidence, claim.confidence)
-    stronger = _CREDIBILITY[claim.source_kind] >= _CREDIBILITY[memory.source_kind]
-    evidence = tuple(dict.fromkeys((*memory.evidence, *claim.evidence)))[-MAX_EVIDENCE:]
-    worded = stronger and claim.operation is Operation.ASSERT
-    return {
-        "value": claim.value if worded else memory.value,
-        "text": claim.text if worded else memory.text,
-        "language": claim.language if worded else memory.language,
-        "confidence": round(min(0.99, base + 0.25 * (1.0 - base)), 4),
-        "evidence": evidence,
-        "evidence_count": memory.evidence_count + 1,
-        "source_kind": claim.source_kind if stronger else memory.source_kind,
-        "explicit": memory.explicit or claim.explicit,
-        "last_stated_at": max(memory.last_stated_at, claim.stated_at),
-        "expires_at": _expiry(claim) if worded else memory.expires_at,
-        "ttl_days": claim.ttl_days if worded else memory.ttl_days,
-        "provenance": claim.provenance or memory.provenance,
-        "audit": _audit(claim),
-    }
-
-
-def _audit(claim: Candidate) -> Audit:
-    return Audit(
-        writer=claim.writer,
-        decision=claim.decision,
-        policy_version=claim.policy_version,
-        reasons=claim.decision_reasons,
-    )
-
-
-def _new(claim: Candidate, rep: str, status: Status) -> Memory:
-    return Memory(
-        id=memory_id_of(claim, rep),
-        tenant=claim.tenant,
-        owner_kind=claim.owner_kind,
-        owner=claim.owner,
-        namespace=claim.namespace,
-        type=claim.type,
-        category=claim.category,
-        subject=claim.subject,
-        attribute=claim.attribute,
-        value=claim.value,
-        cardinality=claim.cardinality,
-        text=claim.text,
-        language=claim.language,
-        status=status,
-        version=1,
-        confidence=claim.confidence,
-        sensitivity=claim.sensitivity,
-        source_kind=claim.source_kind,
-        explicit=claim.explicit,
-        evidence=claim.evidence[:MAX_EVIDENCE],
-        evidence_count=1,
-        provenance=claim.provenance,
-        intervals=(Interval(start=claim.event_time),) if status is Status.ACTIVE else (),
-        first_stated_at=claim.stated_at,
-        last_stated_at=claim.stated_at,
-        timezone=claim.timezone,
-        ttl_days=claim.ttl_days,
-        expires_at=_expiry(claim),
-        promotion_rule=claim.promotion_rule,
-        agent_id=claim.agent_id,
-        audit=_audit(claim),
-    )

@@ -7,9 +7,9 @@ from typing import Self
 
 from processors.rules.loading import RuleSet, compiled, packaged_rules
 from processors.rules.model import RuleHit
-from processors.rules.passage import Passage, Resolver
+from processors.rules.passage import Passage
 from processors.rules.reading import Reading
-from processors.times import resolve
+from processors.times import Resolver, resolve
 from schemas import Role, Turn
 
 

@@ -63,7 +63,7 @@ class Rule:
     splits: bool
     confidence: float
     # "past": a time in the clause is when it began; "future": a coming time is required; "due": one
-    # is taken when there is one; "bound": it limits validity.
+    # is taken when there is one; "bound": it limits validity; "aimed": a coming one is reached for, and its end is the end.
     time: str
     # Other attributes for other named groups, e.g. employer next to occupation.
     also: tuple[tuple[str, str], ...]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 import regex
 
@@ -14,6 +13,7 @@ from processors.rules.loading import RuleSet
 from processors.rules.model import Rule
 from processors.slots import normal_attribute
 from processors.spans import own_words
+from processors.times import Resolver, Span, times_of
 from schemas import Turn
 
 _MAX_TEXT: Final = 4_000
@@ -38,24 +38,6 @@ _FILLER: Final = regex.compile(
     r"if that helps|just so you know|you know|i think|i guess|i suppose|to be honest|tbh|in case you(?:'re|"
     r" are)? wonder\w*|in fact|ok|okay|then)$"
 )
-
-
-class Span(Protocol):
-    """What `processors.times.TimeSpan` offers."""
-
-    @property
-    def start(self) -> datetime: ...
-    @property
-    def end(self) -> datetime | None: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def quote(self) -> str: ...
-    @property
-    def offset(self) -> int: ...
-
-
-Resolver = Callable[[str, datetime, str, str], Sequence[Span]]
 
 
 class Passage:
@@ -91,7 +73,7 @@ class Passage:
 
     def times(self, start: int, end: int, language: str) -> Sequence[Span]:
         """The times named there. The text as sent, since a resolver reads capitals and full-width digits by itself."""
-        return self._resolver(self.text[start:end], self.turn.sent_at, self.turn.timezone, language)
+        return times_of(self.turn, self.text[start:end], language, self._resolver)
 
     def untimed(self, start: int, end: int, language: str) -> int:
         """Where the text at `start`..`end` stops when the times that it ends with are left out; `end` if it is only a time."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from processors.rules.model import Rule, RuleHit
-from processors.rules.passage import Passage, Span
+from processors.rules.passage import Passage
+from processors.times import Span
 
 _ANSWERS: Final = frozenset({"answer_language", "answer_length", "answer_style", "instruction"})
 
@@ -23,6 +24,10 @@ def timed(passage: Passage, rule: Rule, hit: RuleHit, start: int, end: int) -> R
         return replace(hit, event_time=began[0], valid_from=began[0]) if began else hit
     if rule.time in ("future", "due"):
         return due(passage, hit, spans)
+    if rule.time == "aimed":
+        # What somebody is after next year is their goal today, and for as long as that year lasts.
+        ends = [span.end for span in spans if span.end is not None and span.end > sent]
+        return replace(hit, valid_to=max(ends)) if ends else hit
     return bounded(passage, hit, spans, start, end)
 
 
@@ -41,6 +46,9 @@ def bounded(passage: Passage, hit: RuleHit, spans: Sequence[Span], start: int, e
     if passage.words.bounds.search(passage.folded, start, end) is None:
         return hit
     ends = [span.end or span.start for span in spans if (span.end or span.start) > passage.turn.sent_at]
+    if passage.turn.sent_at_guessed and not spans:
+        # "This week" of a log without times: nobody knows which week it was, so it binds nobody now.
+        ends = [passage.turn.sent_at]
     if not ends:
         return hit
     if hit.attribute not in _ANSWERS:

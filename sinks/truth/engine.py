@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tenacity
@@ -29,8 +30,11 @@ before every transaction, and one that breaks in the middle is waited out anyhow
 _RECYCLE_SECONDS = 280  # below the 300 s after which many MySQL proxies drop an idle connection
 
 
-def make_engine(url: str, *, pool_size: int = 8) -> Engine:
+def make_engine(url: str, *, pool_size: int = 8, create: bool = False) -> Engine:
     """An engine for `mysql+pymysql://…`, `mariadb+pymysql://…` or `sqlite:///path`.
+
+    `create`: an SQLite file that is not there is made. Without it connecting is a FatalError: who only wants to look, perhaps
+    in the wrong directory, leaves no empty database behind.
 
     Raises:
         FatalError: another kind of address.
@@ -43,6 +47,8 @@ def make_engine(url: str, *, pool_size: int = 8) -> Engine:
             pool_timeout=_POOL_SECONDS,
             hide_parameters=True,
         )
+        if not create:
+            event.listen(engine, "do_connect", _refuse_to_create)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)
         return engine
@@ -80,6 +86,17 @@ def _ask_the_rested(engine: Engine) -> None:
 
     event.listen(engine, "checkin", given_back)
     event.listen(engine, "checkout", taken)
+
+
+def _refuse_to_create(_dialect: Any, _record: Any, arguments: list[Any], _options: dict[str, Any]) -> None:
+    # A directory that is not there is one that is away, and SQLite says so itself.
+    if not file_is_there(str(arguments[0])) and Path(arguments[0]).parent.is_dir():
+        raise FatalError(f"there is no database {Path(arguments[0]).name} here: run `memriver db upgrade` to make it")
+
+
+def file_is_there(database: str | None) -> bool:
+    """Whether the SQLite database of this name exists; one in memory does."""
+    return not database or database.startswith((":memory:", "file:")) or Path(database).exists()
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:

@@ -8,9 +8,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import make_url
 
 from processors.exceptions import FatalError
-from sinks.truth.engine import Truth, make_engine
+from sinks.truth.engine import Truth, file_is_there, make_engine
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -30,7 +31,10 @@ def upgrade(url: str, revision: str = "head") -> str:
 
 
 def current(url: str) -> str | None:
-    """The revision that the database is at, None for an empty one."""
+    """The revision that the database is at, None for an empty one, or for a file that is not there."""
+    address = make_url(url)
+    if address.get_backend_name() == "sqlite" and not file_is_there(address.database):
+        return None
     truth = Truth(make_engine(url, pool_size=1))
     try:
         with truth.reading() as connection:

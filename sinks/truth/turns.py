@@ -57,6 +57,7 @@ class Stored:
     turn_key: str
     revision: int
     content_hash: str
+    sent_at: datetime
     pending: bool
     outcome: str
     tokens: int
@@ -80,6 +81,7 @@ _KNOWING = select(
     turns.c.turn_key,
     turns.c.revision,
     turns.c.content_hash,
+    turns.c.sent_at,
     turns.c.pending,
     turns.c.outcome,
     turns.c.tokens,
@@ -107,6 +109,7 @@ def known(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Stored]
                 row.turn_key,
                 row.revision,
                 row.content_hash,
+                row.sent_at,
                 row.pending,
                 row.outcome,
                 row.tokens,

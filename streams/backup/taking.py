@@ -107,7 +107,7 @@ def restore(url: str, path: Path, progress: Progress = lambda _rows: None) -> li
         PoisonError: the database holds something; nothing is changed.
         TransientError: it is away; nothing is changed but an empty schema.
     """
-    truth = Truth(make_engine(url, pool_size=2))
+    truth = Truth(make_engine(url, pool_size=2, create=True))
     try:
         with truth.reading() as connection:
             filled = whole.filled(connection)

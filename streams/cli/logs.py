@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from streams.cli.embedded import quiet_logs
-from streams.cli.options import Dates, Encoding, Format, Mapping, Me, Tenant, Timezone, UserId, import_options
+from streams.cli.options import Dates, Encoding, Format, Mapping, Me, SentAt, Tenant, Timezone, UserId, import_options
 from streams.cli.output import as_json, console
 from streams.importers import read_log
 from streams.importers.records import ImportOptions
@@ -38,11 +38,12 @@ def import_file(
     mapping: Mapping = None,
     encoding: Encoding = None,
     date_order: Dates = "auto",
+    sent_at: SentAt = None,
 ) -> None:
     """Publish a log's turns to Kafka. Importing the same file again changes nothing."""
     settings = Settings()
     quiet_logs("ERROR")
-    options = import_options(tenant, timezone, user_id, me, mapping, encoding, date_order)
+    options = import_options(tenant, timezone, user_id, me, mapping, encoding, date_order, sent_at)
     started = time.monotonic()
     # A file that cannot be read is said before any server is asked.
     next(iter(read_log(file, format, options)), None)

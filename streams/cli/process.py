@@ -19,7 +19,7 @@ from processors.exceptions import FatalError
 from schemas import Memory, Status
 from sinks.truth import deadletters, memories, turns
 from streams.cli.embedded import Embedded, quiet_logs
-from streams.cli.options import Dates, Encoding, Format, Mapping, Me, Tenant, Timezone, UserId, import_options
+from streams.cli.options import Dates, Encoding, Format, Mapping, Me, SentAt, Tenant, Timezone, UserId, import_options
 from streams.cli.output import as_json, console, event_view, memory_view, table, turn_view
 from streams.importers import read_log
 from streams.importers.records import ImportOptions, Record
@@ -49,11 +49,12 @@ def process(
     mapping: Mapping = None,
     encoding: Encoding = None,
     date_order: Dates = "auto",
+    sent_at: SentAt = None,
 ) -> None:
     """Run logs through the whole pipeline without any server, and print what was remembered and why."""
     settings = Settings()
     quiet_logs("ERROR" if json else settings.log_level if settings.log_level != "INFO" else "ERROR")
-    options = import_options(tenant, timezone, user_id, me, mapping, encoding, date_order)
+    options = import_options(tenant, timezone, user_id, me, mapping, encoding, date_order, sent_at)
     for path in files:
         # A file that cannot be read must not leave the others half done: look at all of them first.
         _open(path, format, options)

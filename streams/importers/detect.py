@@ -8,6 +8,7 @@ from pathlib import Path
 
 import ijson
 
+from streams.importers.jsonstream import BREAKS
 from streams.importers.records import UnreadableFile
 from streams.importers.signal_text import HEADER as SIGNAL
 from streams.importers.source import HEAD, Source, open_archive
@@ -40,6 +41,9 @@ _PATHS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("openai", re.compile(r"(item\.)?((body|request)\.)?messages\.item\.role")),
     ("jsonl", re.compile(r"(item\.)?(turn_id|conversation_id)")),
 )
+_LINES = 200
+_DEEPEST = 1_000
+"""Characters of a path: no format here has nearly as many, and each level of "[[[[…" makes every further path longer."""
 _MESSAGE_KEYS = ({"type", "content"}, {"role", "content"}, {"item.type", "item.content"}, {"item.role", "item.content"})
 _CSV_HEADER = re.compile(r"(?=.*\btext\b)(?=.*\bsent_at\b)[\w .-]+([,;\t|][\w .-]+)+\s*")
 
@@ -87,19 +91,38 @@ def _in_zip(path: Path) -> str:
 
 def _in_json(head: bytes) -> str | None:
     prefixes: set[str] = set()
+    _gather(head, prefixes)
+    found = _by_paths(prefixes)
+    if found is None:
+        # A broken record at the beginning hides the others, which in JSON Lines begin at the margin.
+        for line in head.split(b"\n")[1:_LINES]:
+            if line.startswith(b"{"):
+                _gather(line, prefixes)
+        found = _by_paths(prefixes)
+    return found
+
+
+def _gather(head: bytes, prefixes: set[str]) -> None:
+    """The paths in this JSON, until it is cut or breaks: what was seen until there is often enough."""
     try:
-        for prefix, event, _ in ijson.parse(BytesIO(head), multiple_values=True):
+        # Without `use_float` an integer of five thousand digits ends the process, in the parser's C code, which also keeps
+        # the paths of all that is in its buffer.
+        for prefix, event, _ in ijson.parse(BytesIO(head), multiple_values=True, use_float=True, buf_size=_DEEPEST):
+            if len(prefix) > _DEEPEST:
+                return
             if event != "map_key":
                 prefixes.add(prefix)
-    except ijson.JSONError:
-        # The head is cut somewhere, or a later line is broken: what was seen until there is enough.
-        pass
+    except BREAKS:
+        return
+
+
+def _by_paths(prefixes: set[str]) -> str | None:
     found = next((name for name, path in _PATHS if any(path.fullmatch(prefix) for prefix in prefixes)), None)
     return found or ("langchain" if any(keys <= prefixes for keys in _MESSAGE_KEYS) else None)
 
 
 def _in_text(text: str) -> str | None:
-    lines = [line.strip("\u200e\u200f\r ") for line in text[:HEAD].split("\n", 200)]
+    lines = [line.strip("\u200e\u200f\r ") for line in text[:HEAD].split("\n", _LINES)]
     for line in lines:
         signal = SIGNAL.fullmatch(line)
         if signal is not None and "," in line[:12] and signal[2].count(":") == 1:

@@ -16,6 +16,9 @@ from streams.importers.building import bad
 from streams.importers.records import BadRecord, UnreadableFile
 from streams.importers.source import Source, not_utf8
 
+BREAKS = (ijson.JSONError, UnicodeDecodeError)
+"""What the parser raises where the JSON stops: some bytes that are no UTF-8 pass its own look and fail at Python's."""
+
 _MISSING = "no JSON of this format in it"
 
 
@@ -43,13 +46,25 @@ class BrokenJson(ValueError):
 
     def __init__(self, error: Exception, stream: _Tail) -> None:
         message = str(error)
-        if "premature EOF" in message or stream.cut:
+        if isinstance(error, UnicodeDecodeError) and _is_half_a_pair(error):
+            self.reason, self.detail = "lone_surrogate", "half of a surrogate pair is not Unicode text"
+        elif isinstance(error, UnicodeDecodeError):
+            self.reason, self.detail = "encoding", "bytes that are no UTF-8; try --encoding"
+        elif "premature EOF" in message or stream.cut:
             self.reason, self.detail = "truncated", "the file ends in the middle of a record"
         elif "UTF8" in message or "UTF-8" in message:
             self.reason, self.detail = "encoding", "bytes that are no UTF-8; try --encoding"
         else:
             self.reason, self.detail = "not_json", "no JSON from here on"
         super().__init__(self.detail)
+
+
+def _is_half_a_pair(error: UnicodeDecodeError) -> bool:
+    try:
+        error.object.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Tail:
@@ -92,7 +107,7 @@ def walk(stream: IO[bytes], elements: frozenset[str]) -> Iterator[Found]:
                 yield Found(prefix, "array", None)
             elif event != "start_map":
                 yield Found(prefix, "scalar", value)
-    except ijson.JSONError as error:
+    except BREAKS as error:
         raise BrokenJson(error, tail) from None
 
 
@@ -162,7 +177,7 @@ def array_elements(source: Source) -> Iterator[Document | BadRecord]:
                 for value in ijson.items(tail, "item", use_float=True):
                     number += 1
                     yield Document(number, value, value)
-            except ijson.JSONError as error:
+            except BREAKS as error:
                 broken = BrokenJson(error, tail)
                 yield bad(source, number + 1, broken.reason, broken.detail)
     except (zipfile.BadZipFile, zlib.error, EOFError):
@@ -193,7 +208,7 @@ def _values(source: Source, prefix: str) -> Iterator[Document | BadRecord]:
             for value in ijson.items(tail, prefix, use_float=True, multiple_values=True):
                 number += 1
                 yield Document(number, value, value)
-        except ijson.JSONError as error:
+        except BREAKS as error:
             broken = BrokenJson(error, tail)
             if not number and (not prefix or broken.reason != "truncated"):
                 raise _unreadable(source, broken) from None

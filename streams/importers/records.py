@@ -29,7 +29,8 @@ class ImportOptions:
     names none. `user_id` is who is served, for formats with roles but no user id; without it each conversation gets an
     anonymous person of its own. `me` (an id or a display name) marks one person, who gets `user_id` as id if given.
     `mapping` (turn field -> column or dotted path) makes CSV and JSONL generic. `sent_at` is when the talk took place,
-    for formats without times; without it the file's modification time. `now` switches on the check for future times.
+    for formats without times; without it the file's modification time, marked
+    as guessed. `now` switches on the check for future times.
 
     Raises:
         ValueError: an unknown zone, or a `now` or `sent_at` without an offset.

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from streams.importers.building import attachment, bad, bot, build, dicts, person, service
 from streams.importers.jsonstream import array_elements
 from streams.importers.records import BadRecord, ImportOptions, Record, UnreadableFile
-from streams.importers.slack_text import attachments_text, plain_text
+from streams.importers.slack_text import attachments_text, blocks_text, plain_text
 from streams.importers.source import Source, open_archive
 
 _DAY = re.compile(r"(?P<root>(?:[^/]+/)?)(?P<channel>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
@@ -193,7 +193,9 @@ def _speaker(message: dict[str, Any], workspace: _Workspace, options: ImportOpti
 
 
 def _content(message: dict[str, Any], workspace: _Workspace) -> dict[str, Any]:
+    # `text` is what Slack itself made of the blocks; apps and newer clients may leave it out.
     text = plain_text(str(message.get("text") or ""), workspace.names)
+    text = text if text.strip() else blocks_text(message.get("blocks"), workspace.names)
     files = dicts(message.get("files"))
     old_file = message.get("file")
     comment = message.get("comment")

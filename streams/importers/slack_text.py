@@ -9,6 +9,9 @@ from typing import Any
 from streams.importers.building import dicts
 
 _TOKEN = re.compile(r"<([^<>]+)>")
+_INLINE = ("rich_text_section", "rich_text_quote", "rich_text_preformatted")
+# Levels of blocks inside blocks; Slack itself knows three.
+_DEEPEST = 8
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 
@@ -51,3 +54,46 @@ def attachments_text(attachments: object, names: Mapping[str, str]) -> str:
 def _string(part: dict[str, Any], key: str) -> str:
     value = part.get(key)
     return value if isinstance(value, str) else ""
+
+
+def blocks_text(blocks: object, names: Mapping[str, str]) -> str:
+    """What a message says in its blocks: the lines of a rich text, and the texts of sections, headers and contexts.
+
+    Source: https://docs.slack.dev/reference/block-kit/blocks
+    """
+    return "\n".join(line for block in dicts(blocks) for line in _lines(block, names, _DEEPEST) if line.strip())
+
+
+def _lines(block: dict[str, Any], names: Mapping[str, str], depth: int) -> list[str]:
+    kind = block.get("type")
+    if depth == 0:
+        return []
+    if kind in _INLINE:
+        return ["".join(_inline(part, names) for part in dicts(block.get("elements")))]
+    if kind in ("rich_text", "rich_text_list", "context"):
+        return [line for part in dicts(block.get("elements")) for line in _lines(part, names, depth - 1)]
+    if kind in ("section", "header"):
+        parts = [*dicts([block.get("text")]), *dicts(block.get("fields"))]
+        return [line for part in parts for line in _lines(part, names, depth - 1)]
+    if kind == "mrkdwn":
+        return [plain_text(_string(block, "text"), names)]
+    return [_string(block, "text")] if kind == "plain_text" else []
+
+
+def _inline(part: dict[str, Any], names: Mapping[str, str]) -> str:
+    kind, text = part.get("type"), _string(part, "text")
+    if kind == "link":
+        url = _string(part, "url")
+        return f"{text} ({url})" if text and text not in url else url
+    if kind == "user":
+        user = _string(part, "user_id")
+        return "@" + (names.get(user) or user)
+    if kind == "channel":
+        return "#" + _string(part, "channel_id")
+    if kind == "usergroup":
+        return "@" + _string(part, "usergroup_id")
+    if kind == "broadcast":
+        return "@" + _string(part, "range")
+    if kind == "emoji":
+        return f":{_string(part, 'name')}:"
+    return text

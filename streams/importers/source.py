@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -172,7 +173,8 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
         archive = zipfile.ZipFile(path)
     except FileNotFoundError as error:
         raise UnreadableFile("missing", f"{path.name}: no such file") from error
-    except (zipfile.BadZipFile, OSError, zlib.error) as error:
+    except (zipfile.BadZipFile, OSError, zlib.error, struct.error, NotImplementedError, ValueError) as error:
+        # The last three: a directory of random bytes, a newer kind of zip, and a file name that is no UTF-8.
         raise UnreadableFile("zip", f"{path.name} is not a zip, or it is cut off") from error
     with archive:
         yield archive

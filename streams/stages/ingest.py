@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from processors.batching import BatchLimits
 from processors.exceptions import PoisonError
-from processors.intake import LAST_REVISION, Intake, Judged
+from processors.intake import LAST_REVISION, Intake, Judged, says_the_same
 from processors.policy import Decision
 from processors.resolution import order_key
 from schemas import Command, CommandKind, Outcome, Role, Turn, digest, new_id
@@ -31,7 +31,10 @@ from streams.stages.takeback import take_back_targets
 MAX_AHEAD = timedelta(days=1)
 _FUTURE = PoisonError("future_sent_at", "sent_at is more than a day ahead")
 # The first one stays, the second is kept for a person.
-_CONFLICT = ValueError("turn_id must be unique in its conversation: another text has this id and revision")
+_CONFLICT = ValueError(
+    "turn_id must be unique in its conversation: a turn with this id and revision is there and differs in person, role, "
+    "text, time or attachments"
+)
 
 
 @dataclass(slots=True)
@@ -122,7 +125,7 @@ class IngestStage:
         turn = judged.turn
         stored = work.known.get(turn.turn_key)
         if stored is not None:
-            differs = stored.content_hash != judged.content_hash
+            differs = not says_the_same(turn, stored.content_hash, stored.sent_at)
             newer = turn.revision > stored.revision or (turn.revision == stored.revision and turn.deleted and differs)
             if not newer:
                 # What was deleted at this revision is not missed: the deletion was faster than what it deletes.
@@ -171,7 +174,14 @@ class IngestStage:
         fresh = stored is None or turn.turn_key in work.inserts
         (work.inserts if fresh else work.replaces)[turn.turn_key] = row
         work.known[turn.turn_key] = Stored(
-            turn.turn_key, turn.revision, judged.content_hash, pending, outcome.value, judged.tokens, turn.deleted
+            turn.turn_key,
+            turn.revision,
+            judged.content_hash,
+            turn.sent_at,
+            pending,
+            outcome.value,
+            judged.tokens,
+            turn.deleted,
         )
         work.accepted.append(delivered)
         work.copies.append((turn, row["body"].encode()))

@@ -39,7 +39,7 @@ def test_a_turn_that_was_stored_is_known_with_what_was_judged(truth: Truth) -> N
     store(truth, said, tokens=7, content_hash=digest("words"))
     with truth.reading() as connection:
         assert turns.known(connection, [said.turn_key, turn(2).turn_key]) == {
-            said.turn_key: Stored(said.turn_key, 2, digest("words"), True, "stored", 7)
+            said.turn_key: Stored(said.turn_key, 2, digest("words"), said.sent_at, True, "stored", 7)
         }
         assert turns.bodies(connection, [said.turn_key]) == {said.turn_key: said}
 

@@ -223,7 +223,7 @@ def test_a_database_with_a_row_or_somebody_elses_table_is_refused_and_untouched(
     with truth.reading() as connection:
         assert whole.filled(connection) == ["owners"]
     truth.close()
-    other = Truth(make_engine(f"sqlite:///{tmp_path / 'other.db'}"))
+    other = Truth(make_engine(f"sqlite:///{tmp_path / 'other.db'}", create=True))
     other.run(lambda connection: connection.exec_driver_sql("CREATE TABLE invoices (id INTEGER)"))
     other.close()
     with pytest.raises(PoisonError, match=r"not empty \(invoices\)"):

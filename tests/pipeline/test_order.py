@@ -58,6 +58,14 @@ FIRST = [
     to("called", 1, "从今天起叫我老王"),
     to("called", 2, "别叫我老王了"),
     to("slip", 2, "说错了，是上海"),
+    # plans, goals and tasks that begin long after they are told
+    *(
+        to("ahead", number, text, sent_at=f"2020-05-13T12:0{number}:00+08:00")
+        for number, text in enumerate(
+            ("三个月后提醒我续签护照", "记得12月25号提醒我给妈妈打电话", "我打算明年搬到上海",
+             "Remind me to renew my visa in three months.", "My goal is to run a marathon next year.")
+        )
+    ),
     # two people in one room
     said(1, "我住在苏州", user_id="zhang", conversation_id="room", turn_id="room-1", group=True),
     said(2, "刚才说错了当我没说", user_id="wang", conversation_id="room", turn_id="room-2", group=True),
@@ -203,8 +211,20 @@ def test_a_bounded_order_ends_with_the_week_or_the_days_in_the_speakers_zone(lef
     assert 29 <= (month.expires_at - month.first_stated_at).total_seconds() / 86_400 <= 31
 
 
+def test_what_is_to_come_is_over_only_after_it_has_come(left: Left) -> None:
+    days = {item.value: (item.valid_from, item.expires_at) for item in left.of("ahead")}
+    assert len(days) == 5
+    for value, (begins, ends) in days.items():
+        assert begins is not None and ends is not None and begins < ends, value
+    assert [f"{moment:%Y-%m-%d}" for moment in days["续签护照"] if moment] == ["2020-08-12", "2020-08-19"]
+    assert [f"{moment:%Y-%m-%d}" for moment in days["run a marathon next year"] if moment] == [
+        "2020-05-13",
+        "2021-12-31",
+    ]
+
+
 def test_what_is_over_expires_once(left: Left, swept: list[int]) -> None:
-    assert swept == [2, 0]
+    assert swept == [7, 0]
     for owner in ("week", "month"):
         [memory] = left.of(owner)
         assert memory.status is Status.EXPIRED

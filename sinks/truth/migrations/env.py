@@ -9,7 +9,7 @@ from sinks.truth.tables import metadata
 
 
 def _run() -> None:
-    engine = make_engine(context.config.attributes["url"], pool_size=1)
+    engine = make_engine(context.config.attributes["url"], pool_size=1, create=True)
     try:
         with engine.connect() as connection:
             context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)

@@ -48,14 +48,44 @@ def one_line(err: str) -> str:
     return line
 
 
+LOOKING = [
+    ("memories", "list"),
+    ("memories", "show", "x"),
+    ("memories", "history", "x"),
+    ("turns", "status", "x"),
+    ("dlq", "list"),
+    ("review", "list"),
+    ("recall", "--owner", "u", "where do I live?"),
+    ("context", "--owner", "u", "where do I live?"),
+    ("export", "--owner", "u", "--out", "-"),
+    ("keys", "list"),
+    ("feedback", "rate"),
+    ("reindex", "status"),
+    ("erase", "status", "x"),
+    ("doctor",),
+]
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+def test_who_only_looks_makes_no_database(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Scenario: somebody asks in the wrong directory. We expect a word about it, and the directory as it was."""
+    code, out, err = run(*arguments)
+    assert code != 0
+    assert "memriver db upgrade" in out + err
+    assert not (tmp_path / "memriver.db").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("memories", "list"), ("memories", "show", "x"), ("turns", "status", "x"), ("dlq", "list")],
     ids=" ".join,
 )
-def test_on_an_empty_database_every_command_names_the_one_that_makes_the_schema(
-    run: Run, arguments: tuple[str, ...]
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "missing"])
+def test_without_a_schema_every_command_names_the_one_that_makes_it(
+    run: Run, tmp_path: Path, empty: bool, arguments: tuple[str, ...]
 ) -> None:
+    if empty:
+        (tmp_path / "memriver.db").touch()
     code, out, err = run(*arguments)
     assert code == 2
     assert out == ""
@@ -141,3 +171,24 @@ def test_replaying_batches_with_the_model_off_names_the_setting(run: Run) -> Non
     code, _out, err = run("replay", "batches")
     assert code == 2
     assert "MEMRIVER_MODEL_BASE_URL" in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("2024-05-01T10:00", "--sent-at takes a time with its zone"),
+        ("yesterday", "--sent-at takes a time with its zone"),
+        ("0001-01-01T00:00+14:00", "--sent-at takes a time with its zone"),
+        ("2924-05-01", "lies ahead"),
+    ],
+)
+def test_a_time_of_a_log_that_cannot_be_meant_is_refused_before_anything_is_done(
+    run: Run, tmp_path: Path, given: str, said: str
+) -> None:
+    log = tmp_path / "chat.jsonl"
+    log.write_text('{"messages": [{"role": "user", "content": "hi"}]}\n')
+    for command in (("process", "--data", "data"), ("import",)):
+        code, out, err = run(*command, str(log), "--sent-at", given)
+        assert (code, out) == (2, "")
+        assert said in one_line(err)
+    assert not (tmp_path / "data").exists()

@@ -214,6 +214,11 @@ class TestTime:
         assert candidate.stated_at == SENT
         assert candidate.provenance["event_time"].method == "times:point"
 
+    def test_of_a_turn_whose_time_was_guessed_only_a_date_with_its_year_counts(self) -> None:
+        for text, when in (("我昨天搬到成都", SENT), ("我2019年5月3日搬到成都", datetime(2019, 5, 2, 16, tzinfo=UTC))):
+            of = batch(turn(text, sent_at_guessed=True))
+            assert accepted(of, claim("成都", text)).event_time == when
+
     def test_a_time_in_the_quote_counts_also_when_the_model_overlooked_it(self) -> None:
         assert accepted(said("我昨天搬到成都"), claim("成都", "我昨天搬到成都")).event_time == self.YESTERDAY
 

@@ -51,9 +51,9 @@ def test_a_format_without_times_takes_the_files_time_or_the_given_one(read: Any,
     os.utime(path, (1_700_000_000, 1_700_000_000))
     guessed = read(path).turns[0]
     assert guessed.sent_at == datetime.fromtimestamp(1_700_000_000, UTC)
-    assert guessed.model_extra == {"sent_at_guessed": True}
+    assert guessed.sent_at_guessed
     given = read(path, sent_at=datetime(2024, 5, 1, tzinfo=UTC)).turns[0]
-    assert (given.sent_at, given.model_extra) == (datetime(2024, 5, 1, tzinfo=UTC), {})
+    assert (given.sent_at, given.sent_at_guessed) == (datetime(2024, 5, 1, tzinfo=UTC), False)
 
 
 def test_sharegpt_speakers_are_told_apart(read: Any) -> None:

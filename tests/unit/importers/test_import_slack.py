@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from streams.importers import UnreadableFile
-from streams.importers.slack_text import plain_text
+from streams.importers.slack_text import blocks_text, plain_text
 
 
 def test_people_have_names_zones_and_readable_text(read: Any, slack_zip: Path) -> None:
@@ -107,3 +108,79 @@ def test_a_zip_that_is_cut_off_or_holds_no_messages_is_refused(read: Any, slack_
 )
 def test_markup_reads_as_people_see_it(markup: str, text: str) -> None:
     assert plain_text(markup, {}) == text
+
+
+def _rich(*elements: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"type": "rich_text", "elements": list(elements)}]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _section(*elements: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "rich_text_section", "elements": list(elements)}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        (_rich(_section(_text("我搬到"), _text("上海"), _text("了"))), "我搬到上海了"),
+        (
+            _rich(
+                _section(
+                    {"type": "user", "user_id": "U1"}, _text(" I "), {"type": "emoji", "name": "heart"}, _text(" it")
+                ),
+                {"type": "rich_text_list", "elements": [_section(_text("tea")), _section(_text("coffee"))]},
+                {"type": "rich_text_quote", "elements": [_text("5 < 6")]},
+            ),
+            "@Ann I :heart: it\ntea\ncoffee\n5 < 6",
+        ),
+        (
+            _rich(
+                _section(
+                    {"type": "link", "url": "https://a.example/x", "text": "the plan"},
+                    {"type": "broadcast", "range": "here"},
+                    {"type": "channel", "channel_id": "C1"},
+                )
+            ),
+            "the plan (https://a.example/x)@here#C1",
+        ),
+        (
+            [
+                {"type": "header", "text": {"type": "plain_text", "text": "Trip"}},
+                {"type": "divider"},
+                {"type": "section", "text": {"type": "mrkdwn", "text": "with <@U1> &amp; me"}},
+                {
+                    "type": "section",
+                    "fields": [{"type": "mrkdwn", "text": "May"}, {"type": "plain_text", "text": "Rome"}],
+                },
+                {
+                    "type": "context",
+                    "elements": [{"type": "image", "alt_text": "x"}, {"type": "mrkdwn", "text": "soon"}],
+                },
+            ],
+            "Trip\nwith @Ann & me\nMay\nRome\nsoon",
+        ),
+        ([{"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": "no list"}, 7, None]}], ""),
+        ("no blocks", ""),
+    ],
+)
+def test_blocks_read_as_people_see_them(blocks: Any, said: str) -> None:
+    assert blocks_text(blocks, {"U1": "Ann"}) == said
+
+
+def test_a_message_of_blocks_only_is_a_turn_and_the_text_beside_blocks_is_the_text(read: Any, tmp_path: Path) -> None:
+    path = tmp_path / "blocks.zip"
+    blocks = _rich(_section(_text("I moved to Rome.")))
+    messages = [
+        {"type": "message", "user": "U1", "ts": "1714557601.0", "text": "", "blocks": blocks},
+        {"type": "message", "user": "U1", "ts": "1714557602.0", "blocks": blocks},
+        {"type": "message", "user": "U1", "ts": "1714557603.0", "text": "said once", "blocks": blocks},
+        {"type": "message", "user": "U1", "ts": "1714557604.0", "text": "", "blocks": [{"type": "divider"}]},
+    ]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("general/2024-05-01.json", json.dumps(messages))
+    log = read(path)
+    assert [turn.text for turn in log.turns] == ["I moved to Rome.", "I moved to Rome.", "said once"]
+    assert log.service == ["empty"]

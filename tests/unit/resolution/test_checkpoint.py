@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import timedelta
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from processors.resolution import Cell, Change, Entry, Retraction, advance, reconcile
 from schemas import Candidate, Operation
-from tests.unit.resolution.test_order_independence import claim, retraction
+from tests.unit.resolution.test_order_independence import T0, claim, retraction
 
 VALUES = ("Berlin", "Leeds", "Rome", "Berlin, Germany", "berlin (Mitte)")
-OPERATIONS = (*[Operation.ASSERT] * 9, Operation.CONFIRM, Operation.END, Operation.CLEAR, Operation.DELETE)
+OPERATIONS = (*[Operation.ASSERT] * 9, *(Operation(name) for name in ("confirm", "end", "clear", "delete", "expire")))
 BEHIND = 2
 
 
@@ -27,6 +28,8 @@ def ledgers(draw: st.DrawFn) -> list[Candidate | Retraction]:
             operation=draw(st.sampled_from(OPERATIONS)),
             confidence=draw(st.sampled_from((0.95, 0.95, 0.6))),
             decision=draw(st.sampled_from(("accept", "accept", "accept", "quarantine"))),
+            event_time=T0 + timedelta(minutes=index * 2, days=draw(st.sampled_from((0, 0, 0, 0, -3, 3)))),
+            ttl_days=draw(st.sampled_from((None, None, 1))),
         )
         for index in range(count)
     ]

@@ -94,7 +94,7 @@ class Store:
 
     def current(self) -> list[tuple[object, ...]]:
         return sorted(
-            (m.id, m.version, m.value, m.text, m.confidence, m.intervals, m.evidence_count)
+            (m.id, m.version, m.value, m.text, m.confidence, m.intervals, m.evidence_count, m.expires_at)
             for m in self.cell.memories.values()
             if m.status is Status.ACTIVE
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from processors.rules import RuleBook, candidates_from
 from schemas import Candidate, Channel, Operation, Role, Sensitivity, SourceKind, Turn
 
@@ -100,6 +102,33 @@ def test_a_slots_time_to_live_travels_with_the_candidate() -> None:
     (home,) = candidates("我住在上海")
     assert (task.ttl_days, home.ttl_days) == (7, None)
     assert task.event_time == datetime(2025, 6, 11, 16, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["Remind me to renew my passport in three months", "三个月后提醒我续签护照"])
+def test_a_task_is_due_when_it_says_in_either_language(text: str) -> None:
+    (task,) = candidates(text)
+    assert (task.attribute, task.event_time) == ("task", datetime(2025, 9, 10, 16, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("text", "year"),
+    [
+        ("My goal is to run a marathon next year", 2026),
+        ("明年的目标是跑完马拉松", 2026),
+        ("我今年的目标是存够十万块", 2025),
+        ("I want to learn Spanish this year", 2025),
+    ],
+)
+def test_a_goal_holds_from_now_until_the_time_it_names_is_over(text: str, year: int) -> None:
+    (goal,) = candidates(text)
+    assert (goal.attribute, goal.event_time) == ("goal", SENT)
+    assert goal.valid_to == datetime(year, 12, 31, 16, tzinfo=UTC)
+
+
+def test_a_goal_without_a_coming_time_names_no_end() -> None:
+    for text in ("My goal is to run a marathon", "I've been training for a marathon since last year"):
+        (goal,) = candidates(text)
+        assert (goal.attribute, goal.valid_to) == ("goal", None)
 
 
 def test_a_version_of_ones_own_names_the_writer() -> None:
