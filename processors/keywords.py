@@ -123,7 +123,7 @@ def sparse_query(text: str) -> Sparse:
     return _vector(dict.fromkeys(tokens(text), 1.0))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def token_index(token: str) -> int:
     """A 32-bit index that is the same in every process, unlike `hash()` (BLAKE2b, RFC 7693)."""
     return int.from_bytes(hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=4).digest(), "little")
@@ -182,7 +182,7 @@ def _segmented(jieba: Any, run: str) -> Iterator[str]:
         start = end
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _english(word: str) -> str:
     """The stem, or an empty string for a stop word."""
     word = word.removesuffix("'s").replace("'", "")
