@@ -123,6 +123,8 @@ async def _work(settings: Settings, stages: tuple[StageName, ...], *, api: bool 
             await _until_stopped(health, stop)
             told = time.monotonic()
             await server.stop()
+        else:
+            told = time.monotonic()  # while it was still starting
     finally:
         ended = await runtime.stop()
     if told is not None:

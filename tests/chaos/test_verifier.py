@@ -288,7 +288,7 @@ def number_two_events_alike(run: Run, found: Found) -> None:
     known = next(event for event in events if event.owner_seq > 1)
     taken = next(key for key, number in numbers.items() if number == (known.memory.owner, known.owner_seq - 1))
     assert taken != known.event_id
-    for number, record in enumerate(found.events):
+    for number, record in enumerate(list(found.events)):
         if record.raw is not None and MemoryUpdated.from_bytes(record.raw).event_id == known.event_id:
             alike = orjson.loads(record.raw) | {"owner_seq": known.owner_seq - 1}
             found.events.append(replace(record, offset=10**6 + number, raw=orjson.dumps(alike)))

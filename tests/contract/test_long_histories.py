@@ -86,11 +86,21 @@ def test_what_waits_is_found_in_a_long_conversation_without_reading_it(mariadb_t
             plans.extend((row[5], row[6]) for row in raw.fetchall())
 
     event.listen(mariadb_truth.engine, "before_cursor_execute", explain)
-    for number in range(6):
-        carry_out(mariadb_truth, stage, [turn(MANY + number, text=f"第{number}个接口的报价和合同都还要再看一遍")])
+    whole = {("ix_turns_pending", "131")}
+    for attempt in range(30):
+        # Until the server has removed what it knows of turns that waited once, it takes them for waiting.
+        time.sleep(1.0 if attempt else 0.0)
+        with mariadb_truth.begin() as connection:
+            connection.execute(text("ANALYZE TABLE turns"))
+        plans.clear()
+        for number in range(6):
+            said = turn(MANY + 6 * attempt + number, text=f"第{number}个接口的报价和合同都还要再看一遍")
+            carry_out(mariadb_truth, stage, [said])
+        assert plans, "a batch has closed"
+        if set(plans) == whole:
+            break
     event.remove(mariadb_truth.engine, "before_cursor_execute", explain)
-    assert plans
-    assert set(plans) == {("ix_turns_pending", "131")}, "131 bytes: the conversation's 130, and whether it waits"
+    assert set(plans) == whole, "131 bytes: the conversation's 130, and whether it waits"
 
 
 def test_a_claim_costs_the_same_for_somebody_of_whom_much_is_known(mariadb_truth: Truth) -> None:
