@@ -94,8 +94,8 @@ def test_what_waits_is_found_in_a_long_conversation_without_reading_it(mariadb_t
             connection.execute(text("ANALYZE TABLE turns"))
         plans.clear()
         for number in range(6):
-            said = turn(MANY + 6 * attempt + number, text=f"第{number}个接口的报价和合同都还要再看一遍")
-            carry_out(mariadb_truth, stage, [said])
+            place = MANY + 6 * attempt + number
+            carry_out(mariadb_truth, stage, [turn(place, text=f"第{place}个接口的报价和合同都还要再看一遍")])
         assert plans, "a batch has closed"
         if set(plans) == whole:
             break
