@@ -305,7 +305,8 @@ class Runtime:
         for app in self._apps:
             # Faust would wait for all that it has read ahead; it was not acknowledged, and others will read it.
             app.conf.stream_wait_empty = False
-        await ending.wait(asyncio.gather(*(app.stop() for app in self._apps)), share=0.5)
+        # Else a consumer's thread goes on, and would keep the interpreter from ending while no broker answers.
+        left = await ending.wait(asyncio.gather(*(app.stop() for app in self._apps)), share=0.5)
         await ending.wait(self.delivery.settle(), share=0.5)
         await ending.wait(self.producer.stop(), share=0.5)
         for model in (self.model, self._summariser):
@@ -318,4 +319,4 @@ class Runtime:
         await self.reindex.stop()
         self.collections.close()
         self.truth.close()
-        return True
+        return left
