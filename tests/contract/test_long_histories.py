@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import event, text
 
 from processors.batching import BatchLimits
 from processors.intake import Intake
@@ -15,14 +15,12 @@ from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
 from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
-from schemas import Candidate, Turn
 from sinks.sealing.guard import Guard
-from sinks.truth import Truth, outbox
-from sinks.truth.outbox import Outgoing
-from streams.delivery import Delivered, Message, Stage
+from sinks.truth import Truth
 from streams.metrics import Metrics
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
+from tests.doubles.carrier import Carrier
 from tests.doubles.records import at, claim, turn
 from tests.doubles.sealing import sealer
 
@@ -30,18 +28,6 @@ pytestmark = pytest.mark.services
 
 FEW, MANY = 50, 2_000
 LATER = at(10_000)
-
-
-def carry_out(truth: Truth, stage: Stage[Any], items: Sequence[Turn | Candidate]) -> None:
-    """One group, published at once."""
-    messages = [Message(stage.topic, 0, place, b"", item.to_bytes(), 0.0) for place, item in enumerate(items)]
-    group = [Delivered(message, stage.prepare(message)) for message in messages]
-
-    def work(connection: Connection) -> list[Outgoing]:
-        return outbox.put(connection, stage.name, stage.commit(connection, group, LATER), LATER)
-
-    rows = truth.run(work)
-    truth.run(lambda connection: outbox.done(connection, [row.id for row in rows]))
 
 
 def rows_read(truth: Truth, work: Callable[[], None]) -> int:
@@ -72,11 +58,11 @@ def test_what_waits_is_found_in_a_long_conversation_without_reading_it(mariadb_t
     index: with a condition that the server does not take for an equation it read all that was ever said there."""
     gate = PolicyGate(PolicySettings(), b"a key for tests only")
     intake = Intake(RuleBook.load(), NoiseFilter.load(), gate)
-    stage = IngestStage(intake, BatchLimits(), Metrics(), sealer())
+    carry_out = Carrier(mariadb_truth, IngestStage(intake, BatchLimits(), Metrics(), sealer()), LATER)
     for start in range(0, MANY, 500):
         lines = [turn(n, text=f"第{n}个接口的报价还要再核对一遍") for n in range(start, start + 500)]
         others = [line.model_copy(update={"conversation_id": f"other {n % 50}"}) for n, line in enumerate(lines)]
-        carry_out(mariadb_truth, stage, [*lines, *others])
+        carry_out([*lines, *others])
     plans: list[tuple[str, str]] = []
 
     def explain(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, _many: bool) -> None:
@@ -95,7 +81,7 @@ def test_what_waits_is_found_in_a_long_conversation_without_reading_it(mariadb_t
         plans.clear()
         for number in range(6):
             place = MANY + 6 * attempt + number
-            carry_out(mariadb_truth, stage, [turn(place, text=f"第{place}个接口的报价和合同都还要再看一遍")])
+            carry_out([turn(place, text=f"第{place}个接口的报价和合同都还要再看一遍")])
         assert plans, "a batch has closed"
         if set(plans) == whole:
             break
@@ -106,14 +92,13 @@ def test_what_waits_is_found_in_a_long_conversation_without_reading_it(mariadb_t
 def test_a_claim_costs_the_same_for_somebody_of_whom_much_is_known(mariadb_truth: Truth) -> None:
     guard = Guard(sealer().identities)
     stage = ResolveStage("candidates", Nearest(lambda _text, others: [0.0] * len(others)), Metrics(), guard)
+    carry_out = Carrier(mariadb_truth, stage, LATER)
     cost: dict[int, int] = {}
     known = 0
     for length in (FEW, MANY):
         while known < length:
             size = min(500, length - known)
             carry_out(
-                mariadb_truth,
-                stage,
                 [
                     claim(n, attribute=f"thing {n}", value=f"value {n}", text=f"thing {n} is {n}")
                     for n in range(known, known + size)
@@ -123,8 +108,8 @@ def test_a_claim_costs_the_same_for_somebody_of_whom_much_is_known(mariadb_truth
 
         def more() -> None:
             nonlocal known
-            carry_out(mariadb_truth, stage, [claim(known, attribute="residence", value=f"City {known}")])
-            carry_out(mariadb_truth, stage, [claim(known + 1, attribute=f"thing {known}", value="new")])
+            carry_out([claim(known, attribute="residence", value=f"City {known}")])
+            carry_out([claim(known + 1, attribute=f"thing {known}", value="new")])
             known += 2
 
         cost[length] = rows_read(mariadb_truth, more)

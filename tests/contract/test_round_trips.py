@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
-from sqlalchemy import Connection
 
 from processors.batching import BatchLimits
 from processors.intake import Intake
@@ -14,37 +10,16 @@ from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
 from processors.resolution.similarity import Nearest
 from processors.rules import RuleBook
-from schemas import Candidate, Turn
 from sinks.sealing.guard import Guard
-from sinks.truth import Truth, outbox
-from sinks.truth.outbox import Outgoing
-from streams.delivery import Delivered, Message, Stage
+from sinks.truth import Truth
 from streams.metrics import Metrics
 from streams.stages.ingest import IngestStage
 from streams.stages.resolve import ResolveStage
-from tests.doubles.records import at, claim, turn
+from tests.doubles.carrier import Carrier
+from tests.doubles.records import claim, turn
 from tests.doubles.sealing import sealer
 
 pytestmark = pytest.mark.services
-
-
-class Carrier:
-    """Carries groups out as `Delivery` does it: rows of the outbox included, and the last group's deleted."""
-
-    def __init__(self, truth: Truth, stage: Stage[Any]) -> None:
-        self._truth, self._stage = truth, stage
-        self._published: list[int] = []
-
-    def __call__(self, items: Sequence[Turn | Candidate]) -> None:
-        stage = self._stage
-        messages = [Message(stage.topic, 0, place, b"", item.to_bytes(), 0.0) for place, item in enumerate(items)]
-        group = [Delivered(message, stage.prepare(message)) for message in messages]
-
-        def work(connection: Connection) -> list[Outgoing]:
-            outbox.done(connection, self._published)
-            return outbox.put(connection, stage.name, stage.commit(connection, group, at(0)), at(0))
-
-        self._published = [row.id for row in self._truth.run(work)]
 
 
 def test_claims_of_people_who_are_known_are_resolved_in_three(mariadb_truth: Truth, sent: list[str]) -> None:

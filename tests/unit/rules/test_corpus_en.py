@@ -6,26 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from processors.rules import HitKind, RuleBook, RuleHit
-from schemas import Operation, Role, Turn
-
-SENT = datetime(2025, 6, 11, 11, 0, tzinfo=UTC)  # a Wednesday, noon in London
+from processors.rules import HitKind, RuleHit
+from schemas import Operation
+from tests.doubles.heard import LONDON, heard
 
 Facts = set[tuple[str, str]]
 
 
 def read(text: str, *, speaker: str | None = None) -> tuple[RuleHit, ...]:
-    turn = Turn(
-        conversation_id="c1",
-        turn_id="t1",
-        user_id="u1",
-        role=Role.USER,
-        text=text,
-        sent_at=SENT,
-        timezone="Europe/London",
-        speaker_name=speaker,
-    )
-    return RuleBook.load().match(turn)
+    return heard(text, speaker_name=speaker, **LONDON)
 
 
 def claims(text: str, operation: Operation = Operation.ASSERT) -> Facts:

@@ -6,23 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from processors.rules import HitKind, RuleBook, RuleHit
-from schemas import Operation, Role, Turn
+from processors.rules import HitKind, RuleHit
+from schemas import Operation, Role
+from tests.doubles.heard import SHANGHAI, heard
 
-SENT = datetime(2025, 6, 11, 4, 0, tzinfo=UTC)  # a Wednesday, noon in Shanghai
+SENT = SHANGHAI["sent_at"]
 
 
 def read(text: str, role: Role = Role.USER) -> tuple[RuleHit, ...]:
-    turn = Turn(
-        conversation_id="c1",
-        turn_id="t1",
-        user_id="u1",
-        role=role,
-        text=text,
-        sent_at=SENT,
-        timezone="Asia/Shanghai",
-    )
-    return RuleBook.load().match(turn)
+    return heard(text, role=role, **SHANGHAI)
 
 
 def facts(text: str) -> set[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from processors.rules import HitKind, RuleBook, RuleHit
+from processors.rules import HitKind, RuleHit
 from processors.rules.loading import LANGUAGES
-from schemas import Role, Turn
+from tests.doubles.heard import SHANGHAI, heard
 
 ENOUGH_RULES = 25
 ENOUGH_EXAMPLES = 10
@@ -44,16 +43,8 @@ def negatives() -> list[Any]:
 
 
 def hits_of(language: str, text: str) -> tuple[RuleHit, ...]:
-    turn = Turn(
-        conversation_id="c1",
-        turn_id="t1",
-        user_id="u1",
-        role=Role.USER,
-        text=text,
-        sent_at=datetime(2025, 6, 11, 4, 0, tzinfo=UTC),
-        timezone="Asia/Shanghai" if language == "zh" else "Europe/London",
-    )
-    return RuleBook.load().match(turn)
+    zone = "Asia/Shanghai" if language == "zh" else "Europe/London"
+    return heard(text, **SHANGHAI | {"timezone": zone})
 
 
 def shown(hits: tuple[RuleHit, ...]) -> list[tuple[str, str, str, str]]:

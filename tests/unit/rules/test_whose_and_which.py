@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
-from processors.rules import HitKind, RuleBook, RuleHit
+from processors.rules import HitKind
 from processors.slots import known_slots
-from schemas import Operation, Role, Turn
+from schemas import Operation
+from tests.doubles.heard import LONDON, heard
 
 Facts = set[tuple[str, str]]
 
 
-def read(text: str, **fields: Any) -> tuple[RuleHit, ...]:
-    turn = Turn(
-        conversation_id="c1",
-        turn_id="t1",
-        user_id="u1",
-        role=Role.USER,
-        text=text,
-        sent_at=datetime(2025, 6, 11, 11, 0, tzinfo=UTC),
-        timezone="Europe/London",
-        **fields,
-    )
-    return RuleBook.load().match(turn)
+read = partial(heard, **LONDON)
 
 
 def asserted(text: str, **fields: Any) -> Facts:
