@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +114,18 @@ class Kafka(Server):
 
 
 class MariaDb(Server):
-    """MariaDB with MySQL 8.4's strictness. `create_database()` gives the user `memriver` a database of its own."""
+    """MariaDB with MySQL 8.4's strictness. `create_database()` gives the user `memriver` a database of its own.
+
+    Args:
+        options: more of `mariadbd`'s own, such as how large its files may become; others may be set before a `start()`.
+    """
 
     name = "mariadb"
     user = "memriver"
 
-    def __init__(self, home: Path | None = None, *, attached: bool = True) -> None:
+    def __init__(self, home: Path | None = None, *, attached: bool = True, options: Sequence[str] = ()) -> None:
         super().__init__(home, attached=attached)
+        self.options = tuple(options)
         self.port = _remembered(self.home / "ports.json", ("mariadb",))["mariadb"]
         self._passwords = _remembered_secrets(self.home / "passwords.json", ("admin", self.user))
 
@@ -196,6 +202,7 @@ class MariaDb(Server):
             "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION",
             "--max-allowed-packet=64M",
             "--innodb-log-file-size=64M",
+            *self.options,
         ]
 
     def ready(self) -> bool:

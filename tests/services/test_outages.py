@@ -107,6 +107,42 @@ async def test_a_server_that_takes_no_more_connections(own: MariaDb, truth: Trut
         await goes_on(stage)
 
 
+def disk_of(megabytes: int) -> tuple[str, ...]:
+    """One file for all tables that may become so large: past that the server says what it says of a disk that is full."""
+    return ("--innodb-file-per-table=0", f"--innodb-data-file-path=ibdata1:12M:autoextend:max:{megabytes}M")
+
+
+@pytest.fixture
+def confined(mariadb: MariaDb) -> Iterator[MariaDb]:
+    """A server with a small disk."""
+    with MariaDb(options=disk_of(96)) as server:
+        yield server
+
+
+async def test_a_server_whose_disk_is_full(confined: MariaDb) -> None:
+    url = confined.create_database("memriver")
+    upgrade(url)
+    truth = Truth(make_engine(url))
+    try:
+        async with patient(truth) as stage:
+            confined.create_database("others")
+            confined.execute("CREATE TABLE others.filling (number INT AUTO_INCREMENT PRIMARY KEY, data LONGBLOB)")
+            with pytest.raises(pymysql.err.OperationalError, match="is full"):
+                for _ in range(200):
+                    confined.execute("INSERT INTO others.filling (data) VALUES (REPEAT('x', 1048576))")
+            stage.put(*WORDS)
+            report = await stage.until(lambda report: bool(report["waiting"]))
+            assert (report["waiting"], report["status"]) == ({"words": "database: disk_full"}, "not ready")
+            assert stage.stream.acked == []
+            # Nothing can be deleted either: that writes as well. Somebody gives it a larger disk.
+            confined.stop()
+            confined.options = disk_of(192)
+            confined.start()
+            await goes_on(stage)
+    finally:
+        truth.close()
+
+
 async def test_a_server_that_is_gone_and_comes_back(own: MariaDb, truth: Truth) -> None:
     async with patient(truth) as stage:
         own.stop()
