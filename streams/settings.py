@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     checkpoint_behind: int = Field(
         default=BEHIND,
         ge=1,
-        description="entries of a slot that a claim may be late by without all of them being folded",
+        description="entries of a slot that a claim may be late by without all of them being folded, at most",
     )
 
     # delivery

@@ -240,13 +240,14 @@ class Checkpoint:
 
     `cell` is the state, `causes` what made each memory (by id) what it is there. `valid` is the fold of only those claims
     that were not taken back, None where nothing was; `first` says of its memories that are not in `cell` with which entry
-    they came, counted from here and so not above 0.
+    they came, counted from here and so not above 0. `entries` is how many claims of the ledger it stands for.
     """
 
     cell: Cell
     causes: dict[str, str]
     valid: Cell | None = None
     first: dict[str, int] = field(default_factory=dict)
+    entries: int = 0
 
     def head(self, places: dict[bytes, int]) -> dict[str, Any]:
         """For `Cell.to_bytes`."""
@@ -255,6 +256,7 @@ class Checkpoint:
             "causes": self.causes,
             "valid": self.valid._head(places) if self.valid is not None else None,
             "first": self.first,
+            "entries": self.entries,
         }
 
     @classmethod
@@ -266,4 +268,5 @@ class Checkpoint:
             causes=head["causes"],
             valid=Cell._read(valid, contents) if valid is not None else None,
             first=head["first"],
+            entries=head.get("entries", 0),
         )

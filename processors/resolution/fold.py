@@ -27,6 +27,16 @@ from schemas import (
 LOW_CONFIDENCE = 0.7
 HIGH_CONFIDENCE = 0.8
 
+# A claim of the model is late by the few turns that its batch waited for, in a short slot as in a long one. The longer the
+# slot, the dearer is a fold of all of it, and the later a claim may be without one.
+_LEAST_BEHIND = 8
+_SHARE_BEHIND = 8
+
+
+def behind_of(entries: int, most: int) -> int:
+    """How many of the last entries a checkpoint of a slot with so many leaves out: an eighth, but 8 to `most`."""
+    return min(most, max(_LEAST_BEHIND, entries // _SHARE_BEHIND))
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -164,13 +174,17 @@ class Simulation:
     def run(self, entries: Iterable[Entry], retractions: Iterable[Retraction], *, behind: int | None = None) -> Cell:
         """Fold them all.
 
-        A checkpoint is made `behind` entries before the end when there are twice as many. Retractions that aim at what came
-        before the start are for a simulation without one.
+        A checkpoint is made `behind_of` entries before the end, with `behind` as the most, when there are twice as many.
+        Retractions that aim at what came before the start are for a simulation without one.
         """
         ordered = sorted(entries, key=lambda entry: entry.key)
         # Two at one moment have an order too, whichever came first.
         pending = sorted(retractions, key=lambda retraction: (retraction.key, retraction.target_turn_key))
-        mark = len(ordered) - behind if behind is not None and len(ordered) >= 2 * behind else None
+        mark = None
+        if behind is not None:
+            before = self._start.entries if self._start is not None else 0
+            left_out = behind_of(before + len(ordered), behind)
+            mark = len(ordered) - left_out if len(ordered) >= 2 * left_out else None
         cell = self._work.cell
         for place, entry in enumerate(ordered):
             if place == mark:
@@ -213,6 +227,7 @@ class Simulation:
             dict(self.causes),
             valid,
             {rep: number - entries for rep, number in first.items() if rep not in cell.memories},
+            len(self._done) + (self._start.entries if self._start is not None else 0),
         )
 
     def _valid(self) -> tuple[Cell, dict[str, int]]:

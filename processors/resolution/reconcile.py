@@ -14,7 +14,7 @@ Change = Step
 """One version to write and to publish."""
 
 BEHIND = 500
-"""Entries that a claim may be late by and still be folded from a checkpoint; in a slot of more than twice as many."""
+"""Entries that a claim may be late by, at most, and still be folded from a checkpoint; see `behind_of`."""
 
 
 def advance(stored: Cell, new: Sequence[Entry]) -> tuple[Cell, list[Change]] | None:

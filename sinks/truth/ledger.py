@@ -11,7 +11,7 @@ from processors.resolution import Cell, Entry, Retraction
 from schemas import Candidate
 from sinks.truth.sql import KEYS, by_keys, chunks, insert_rows, replace_rows
 from sinks.truth.tables import cells, claims, owners, retractions
-from sinks.truth.together import Question, Questions
+from sinks.truth.together import Question, Questions, foresee
 
 _LOCKING = (
     select(owners.c.owner_key, owners.c.seq)
@@ -22,6 +22,9 @@ _LOCKING = (
 _KNOWING = select(claims.c.claim_id).where(claims.c.claim_id.in_(KEYS))
 _LOADING = select(cells.c.cell_key, cells.c.body).where(cells.c.cell_key.in_(KEYS))
 _IN_SLOT = select(cells.c.cell_key, cells.c.body).where(cells.c.slot_key == bindparam("slot")).limit(bindparam("most"))
+_BEHIND = select(claims.c.order_key, claims.c.body).where(
+    claims.c.cell_key == bindparam("cell"), claims.c.order_key > bindparam("mark")
+)
 _RETRACTING = select(retractions).where(retractions.c.target_turn_key.in_(KEYS))
 
 
@@ -104,12 +107,16 @@ def entries(connection: Connection, cell_keys: Iterable[str]) -> dict[str, list[
     return found
 
 
-def entries_behind(connection: Connection, cell_key: str, order_key: str) -> list[Entry]:
-    """The ledger of one cell from an order key on, without what has that key."""
-    query = select(claims.c.order_key, claims.c.body).where(
-        claims.c.cell_key == cell_key, claims.c.order_key > order_key
-    )
-    return [Entry(row.order_key, Candidate.from_bytes(row.body.encode())) for row in connection.execute(query)]
+def entries_behind(connection: Connection, marks: Mapping[str, str]) -> dict[str, list[Entry]]:
+    """The ledger of each cell in `marks`, behind the order key that it has there; asked in one round trip."""
+    questions = [Question(_BEHIND, {"cell": cell_key, "mark": mark}) for cell_key, mark in marks.items()]
+    foresee(connection, questions)
+    return {
+        cell_key: [
+            Entry(row.order_key, Candidate.from_bytes(row.body.encode())) for row in connection.execute(*question)
+        ]
+        for cell_key, question in zip(marks, questions, strict=True)
+    }
 
 
 def says_before(connection: Connection, cell_key: str, order_key: str, turn_keys: Iterable[str]) -> bool:

@@ -139,8 +139,11 @@ class RemoteVectors:
         self, client: httpx.Client, verb: str, arguments: Mapping[str, Any], *, timeout: httpx.Timeout | None = None
     ) -> Any:
         body = orjson.dumps({"store": self._store, **arguments})
+        # As a stream that is over once it is sent: request and answer hold each other, and would hold a body of hundreds of
+        # kilobytes until the garbage collector comes by.
+        size = {"Content-Length": str(len(body))}
         with _away(verb):
-            answer = client.post(f"/v1/{verb}", content=body, timeout=timeout or client.timeout)
+            answer = client.post(f"/v1/{verb}", content=iter((body,)), headers=size, timeout=timeout or client.timeout)
         return _result(verb, answer)
 
 

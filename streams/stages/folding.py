@@ -94,22 +94,34 @@ class CellFolder:
     ) -> dict[str, _Ledger]:
         """The ledger of each cell: what is behind its checkpoint, where that is enough."""
         found: dict[str, _Ledger] = {}
+        starts: dict[str, Checkpoint] = {}
         for cell_key, touched in again.items():
             start = stored[cell_key].checkpoint if cell_key in stored and not touched.whole else None
-            if start is None or any(entry.key <= start.cell.last_key for entry in touched.new):
-                continue
-            mark = start.cell.last_key
-            entries = [*ledger.entries_behind(connection, cell_key, mark), *touched.new]
-            by_turn = ledger.retractions_of(connection, [entry.claim.turn_key for entry in entries])
-            aims = touched.aimed_at | by_turn.keys()
-            if not ledger.says_before(connection, cell_key, mark, sorted(aims)):
-                found[cell_key] = _Ledger(entries, [item for items in by_turn.values() for item in items], start)
+            if start is not None and all(entry.key > start.cell.last_key for entry in touched.new):
+                starts[cell_key] = start
+        known = ledger.entries_behind(connection, {key: start.cell.last_key for key, start in starts.items()})
+        behind = {cell_key: [*entries, *again[cell_key].new] for cell_key, entries in known.items()}
+        by_turn = self._retractions(connection, behind)
+        for cell_key, start in starts.items():
+            entries = behind[cell_key]
+            relevant = _relevant(entries, by_turn)
+            aims = again[cell_key].aimed_at | {item.target_turn_key for item in relevant}
+            if not aims or not ledger.says_before(connection, cell_key, start.cell.last_key, sorted(aims)):
+                found[cell_key] = _Ledger(entries, relevant, start)
         rest = {cell_key: touched for cell_key, touched in again.items() if cell_key not in found}
         history = ledger.entries(connection, rest)
         whole = {cell_key: [*history.get(cell_key, []), *touched.new] for cell_key, touched in rest.items()}
-        turn_keys = [entry.claim.turn_key for entries in whole.values() for entry in entries]
-        by_turn = ledger.retractions_of(connection, turn_keys)
+        by_turn = self._retractions(connection, whole)
         for cell_key, entries in whole.items():
-            relevant = {item for entry in entries for item in by_turn.get(entry.claim.turn_key, [])}
-            found[cell_key] = _Ledger(entries, list(relevant))
+            found[cell_key] = _Ledger(entries, _relevant(entries, by_turn))
         return found
+
+    @staticmethod
+    def _retractions(connection: Connection, entries: Mapping[str, Sequence[Entry]]) -> dict[str, list[Retraction]]:
+        """What aims at these, by turn."""
+        return ledger.retractions_of(connection, [entry.claim.turn_key for of in entries.values() for entry in of])
+
+
+def _relevant(entries: Sequence[Entry], by_turn: Mapping[str, Sequence[Retraction]]) -> list[Retraction]:
+    """Each retraction of one of these turns, once."""
+    return list(dict.fromkeys(item for entry in entries for item in by_turn.get(entry.claim.turn_key, ())))

@@ -1,4 +1,4 @@
-"""A slot of a thousand values: what comes a little late is folded from a checkpoint, and truth is what it would be without."""
+"""A slot of hundreds of values: what comes a little late is folded from a checkpoint, and truth is what it would be without."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from processors.resolution import Entry, Retraction, order_key, simulate
-from processors.resolution.reconcile import BEHIND
 from processors.resolution.similarity import Nearest
 from schemas import Candidate, Command, Status
 from sinks.truth import Truth, memories
@@ -18,7 +17,7 @@ from streams.metrics import Metrics
 from streams.stages.resolve import ResolveStage
 from tests.doubles.records import at, claim, turn
 
-MANY = 2 * BEHIND + 100
+MANY = 320
 SPACE = 10
 """Between the numbers of two turns, so that others can come late in between."""
 
@@ -90,7 +89,7 @@ def _active(found: Iterable[Any]) -> list[tuple[str, int, int]]:
 
 @pytest.fixture
 def house(truth: Truth) -> House:
-    """A thousand moves and one turn that came late, so that there is a checkpoint."""
+    """Three hundred moves and one turn that came late, so that there is a checkpoint."""
     made = House(truth)
     for numbers in chunks(range(SPACE, (MANY + 1) * SPACE, SPACE), 500):
         made.arrive(*(move(number) for number in numbers))
@@ -131,3 +130,14 @@ def test_a_long_slot_ends_as_its_whole_ledger_would(
         house.arrive(*group)
         assert house.current() == house.expected()
     assert (house.folded_whole() > before) is whole
+
+
+def test_a_claim_of_the_model_is_a_little_late_in_a_short_slot_too(truth: Truth) -> None:
+    """Scenario: twenty moves, and between the last ones what a batch found some turns later.
+    We expect one fold of everything, and from then on of the last ones only."""
+    house = House(truth)
+    house.arrive(*(move(number) for number in range(SPACE, 21 * SPACE, SPACE)))
+    for late in (15, 14, 13):
+        house.arrive(move(20 * SPACE - late, "Leeds"), move(20 * SPACE + 50 - late))
+        assert house.current() == house.expected()
+    assert house.folded_whole() == 1

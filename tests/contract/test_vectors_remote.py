@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +89,24 @@ def test_after_a_restart_a_client_goes_on_without_opening_anew(serving: VectorSe
     store.upsert([point(0, version=2)])
     assert store.total() == 300
     assert store.get([point(0).id])[0].version == 2
+    store.close()
+
+
+def test_what_was_sent_is_not_kept(serving: VectorServing) -> None:
+    """Scenario: many writes, and the garbage collector does not come by. We expect what they sent to be freed all the same."""
+    store = client(serving)
+    store.ensure()
+    points = [point(number) for number in range(300)]
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            store.upsert(points)
+        ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/sinks/vectors/remote.py")])
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert sum(trace.size for trace in ours.traces) < 100_000
     store.close()
 
 

@@ -10,6 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from processors.resolution import Cell, Change, Entry, Retraction, advance, reconcile
+from processors.resolution.fold import behind_of
 from schemas import Candidate, Operation
 from tests.unit.resolution.test_order_independence import T0, claim, retraction
 
@@ -122,6 +123,11 @@ def test_a_late_claim_in_a_long_slot_is_folded_with_its_neighbours_only() -> Non
     assert ledger.begun_at_checkpoint == 1
     assert {change.memory.value for change in changes} == {"Rome", "city 36"}
     assert ledger.cell.current == "city 38"
+
+
+def test_the_longer_a_slot_is_the_later_a_claim_may_come() -> None:
+    assert [behind_of(entries, 500) for entries in (16, 64, 200, 4_000, 100_000)] == [8, 8, 25, 500, 500]
+    assert behind_of(1_000, 2) == 2
 
 
 def test_a_slot_of_many_values_is_kept_packed_and_comes_back_as_it_was() -> None:
