@@ -170,6 +170,7 @@ def _rule(row: dict[str, Any], language: str, macros: dict[str, str], pattern_of
         ends=tuple(row.get("ends", ())),
         ttl_days=row.get("ttl_days"),
         elides=row.get("elides", True),
+        alone=row.get("alone", False),
         lasting=row.get("lasting", False),
         polite=row.get("polite", False),
     )

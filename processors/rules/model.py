@@ -74,6 +74,8 @@ class Rule:
     ttl_days: int | None
     # Whether the subject may be left out ("我叫李雷，住在上海").
     elides: bool
+    # Only where nobody has been spoken of in the turn: a sentence without any subject ("全家搬去上海了").
+    alone: bool
     # Nothing when the sentence says that it is for once or for a while only ("I don't eat meat today").
     lasting: bool
     # An order that may be put as a question ("could you remember that …?").

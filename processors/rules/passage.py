@@ -100,6 +100,11 @@ class Passage:
         if (owned := _OWNED.fullmatch(name)) is not None and (who := aliases.get(owned["who"] + "~")) is not None:
             # 老婆的生日 and "my wife's birthday" are one thing.
             return normal_attribute(f"{who}_{aliases.get(owned['what'], owned['what'])}")
+        if name not in aliases:
+            # 老婆生日 without its 的.
+            for cut in range(len(name) - 1, 0, -1):
+                if (who := aliases.get(name[:cut] + "~")) is not None and name[cut:] in aliases:
+                    return normal_attribute(f"{who}_{aliases[name[cut:]]}")
         name = regex.sub(r"'s\b", "", name).replace("colour", "color")
         name = regex.sub(r"^(?:favou?rite?|fave|fav)\b", "favorite", name)
         return aliases.get(name) or normal_attribute(name)

@@ -56,6 +56,8 @@ class Reading:
         # to the end of the sentence.
         self._carry = False
         self._carry_here = False
+        # Where the first clause begins that is more than greetings and fillers.
+        self._opening: int | None = None
         # The rest of the turn is somebody else's word.
         self._voiced = False
         # An order that ended with a colon covers the following lines; one that stood alone, the next sentence.
@@ -116,6 +118,8 @@ class Reading:
             sentence.elsewhere = sentence.elsewhere or self._calls(clause)
             return True
         sentence.fillers = None
+        if self._opening is None:
+            self._opening = clause.start
         piece = self._passage.folded[start:end]
         sentence.elsewhere = sentence.elsewhere or self._calls(clause)
         if any(searched(rule, piece) for rule in self._passage.rules.suppressions.possible(piece)):
@@ -273,7 +277,7 @@ class Reading:
         if _ROLE.match(piece) and not self._goes_on(sentence, index):
             # "As a nurse, I work nights" says who speaks; "As a chef, suggest a dish" gives a part to the listener.
             return
-        stated = Stated(clause.start, start, end, order, carried)
+        stated = Stated(clause.start, start, end, order, carried, alone=clause.start == self._opening)
         if order is None and not sentence.blocked and (asked or self._words.asks.search(piece)):
             tail = self._words.request_tail.search(piece)
             if tail is None or tail.start() == 0:

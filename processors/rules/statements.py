@@ -15,14 +15,15 @@ from schemas import Operation
 
 _NAMES: Final = frozenset({"place", "proper", "name", "capital"})
 """Shapes of values that are called by a name."""
+_ENGLISH: Final = regex.compile(r"[a-z]+(?![a-z\p{Han}])")
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
     """A clause to be read: `lead` is where it begins with its fillers, `start`..`end` its body.
 
-    `order` is the order that covers it. `carried`: the speaker is its subject though it has none. `polite`: it asks, so
-    that only rules for requests apply.
+    `order` is the order that covers it. `carried`: the speaker is its subject though it has none. `alone`: nothing was
+    said before it. `polite`: it asks, so that only rules for requests apply.
     """
 
     lead: int
@@ -30,6 +31,7 @@ class Stated:
     end: int
     order: Rule | None = None
     carried: bool = False
+    alone: bool = False
     polite: bool = False
 
 
@@ -62,7 +64,7 @@ def statements(passage: Passage, clause: Stated) -> list[RuleHit]:
         clause = replace(clause, end=clause.start + contrast.start())
     for prefix, form in _forms(passage, clause):
         for rule in passage.rules.claims.possible(form):
-            if (prefix and not rule.elides) or (clause.polite and not rule.polite):
+            if (prefix and not rule.elides) or (clause.polite and not rule.polite) or (rule.alone and not clause.alone):
                 continue
             for pattern in rule.patterns:
                 match = found(pattern, form)
@@ -81,8 +83,8 @@ def _forms(passage: Passage, clause: Stated) -> list[tuple[str, str]]:
     told = clause.order is not None and passage.words.steers.match(piece) is not None
     subjectless = passage.words.subject.match(piece) is None
     if (clause.carried or clause.order is not None) and not told and subjectless:
-        if language_of(piece) == "zh" and not piece[:1].isascii():
-            # "Work at 腾讯" has lost an English subject.
+        if language_of(piece) == "zh" and not _ENGLISH.match(piece):
+            # "Work at 腾讯" has lost an English subject, "28岁" and "PM一枚" a Chinese one.
             forms.append(("我", "我" + piece))
         else:
             forms += [("I ", "i " + piece), ("I'm ", "i'm " + piece)]
@@ -173,6 +175,9 @@ def _trimmed(passage: Passage, rule: Rule, start: int, end: int) -> tuple[int, i
     """The borders of a value without what trails it, and without the time that is the fact's own."""
     dated = rule.time in ("past", "dated", "future")
     left, right = trimmed(passage.text, start, end, passage.folded, times=dated)
+    if rule.time == "future" and passage.folded[start] == "到":
+        # "到上海" is what is planned; of other verbs 到 is only the end.
+        left = start
     # A plan keeps its day, which says what is planned; of a place or a name no part is ever a time.
     read = rule.shape in _NAMES or rule.time in ("past", "dated")
     if not read or (shorter := passage.untimed(left, right, rule.language)) == right:

@@ -51,7 +51,8 @@ _NOT_ITEM: Final = regex.compile(
 )
 _MEASURE: Final = regex.compile(
     r"(?:(?:some|a (?:little|bit)(?: bit)?(?: of)?|also|even|especially|particularly|sometimes|occasionally|basic|"
-    r"maybe|to) )*+"
+    r"maybe|to) )*+(?:一(?:点点?儿?|丢丢|些|[只条匹头](?=\p{Han}))|[两二三四五][只条匹头](?=\p{Han})|"
+    r"点儿?(?=\p{Han}{1,3}[语话])|少许|流利的)?"
 )
 _ACTIVITY: Final = regex.compile(r"\p{L}+ing\s+\S+\s+\S+")
 _GERUND: Final = regex.compile(r"(?:\w+ )?\p{L}+ing\b")

@@ -13,12 +13,12 @@ from typing import Final
 
 from processors.times.grammar import Reading, Rule, Scene, nothing, rule
 from processors.times.numerals import ZH, chinese
-from processors.times.periods import Clock, Grain, Period, Tense
+from processors.times.periods import Clock, Grain, Period, Tense, first_of
 
 FOLD: Final = MappingProxyType(
     str.maketrans(
-        "０１２３４５６７８９：－／週後點號這個禮從開過內來兩為時鐘間當",
-        "0123456789:-/周后点号这个礼从开过内来两为时钟间当",
+        "０１２３４５６７８９：－／週後點號這個禮從開過內來兩為時鐘間當國慶節勞動雙聖誕兒婦師",
+        "0123456789:-/周后点号这个礼从开过内来两为时钟间当国庆节劳动双圣诞儿妇师",
     )
 )
 """Full-width digits and the traditional characters of time words, one to one, so that offsets stay true."""
@@ -40,9 +40,17 @@ PARTS: Final = MappingProxyType(
     }
 )  # fmt: skip
 
+_SEASONS = {"春": 3, "夏": 6, "秋": 9, "冬": 12}
+_FEASTS = {
+    "元旦": (1, 1), "情人节": (2, 14), "妇女节": (3, 8), "五一": (5, 1), "劳动节": (5, 1), "儿童节": (6, 1),
+    "教师节": (9, 10), "国庆": (10, 1), "双十一": (11, 11), "平安夜": (12, 24), "圣诞": (12, 25),
+}  # fmt: skip
+"""Days of the common calendar; those of the lunar one fall on another day each year."""
+
 _FRESH = r"(?<![\d.几多第点半一二两三四五六七八九十百千])"
 _COUNT = rf"(?!\d{{4}}年)(?![一二三四五六七八九零〇]{{4}}年)(?P<count>{ZH}个半|{ZH}|半)"
 _UNIT = r"(?P<unit>个月|(?<=[半两])月|个?(?:星期|礼拜|小时|钟头)|天|日|周|年|分钟)(?P<half>半)?"
+_FEAST = r"(?:国庆|元旦|情人节|妇女节|五一|劳动节|儿童节|教师节|双十一|平安夜|圣诞)"
 _WEEK = r"(?:个?(?:星期|礼拜)|周)"
 _SHIFT = r"(?P<shift>(?<![楼马晚早网线])上上|(?<![楼马晚早网线上])上|这|本|下下|下)"
 _WEEKDAY = r"(?P<weekday>[一二三四五六日天])(?![次个遍回届门场组堂百千气]|天(?!气))"
@@ -74,6 +82,11 @@ def _near_year(match: re.Match[str], scene: Scene) -> Reading:
     year = anchor.today.year + _YEARS[match["shift"]]
     if match["edge"]:
         return anchor.year_edge(year, EDGES[match["edge"]])
+    if match["season"]:
+        begin = _SEASONS[match["season"]]
+        return anchor.days(first_of(year, begin), first_of(year, begin + 3), Grain.MONTH)
+    if match["feast"]:
+        return anchor.month_day(year, *_FEASTS[match["feast"]])
     if not match["month"]:
         return anchor.year(year)
     month = chinese(match["month"])
@@ -84,6 +97,12 @@ def _near_year(match: re.Match[str], scene: Scene) -> Reading:
     return (
         anchor.month_edge(year, month, EDGES[match["month_edge"]]) if match["month_edge"] else anchor.month(year, month)
     )
+
+
+def _feast(match: re.Match[str], scene: Scene) -> Reading:
+    # Of a feast that is over people say so ("国庆去了西安").
+    past = scene.tense(match) is Tense.PAST
+    return scene.anchor.yearless(*_FEASTS[match["feast"]], Tense.PAST if past else Tense.FUTURE)
 
 
 def _week(match: re.Match[str], scene: Scene) -> Reading:
@@ -215,8 +234,14 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(
         "年",
         r"(?P<shift>大前|(?<![以目之此大])前|(?<!过)去|(?<!如)今|本|明|(?<![以之此最然])后)年(?![轻龄代级薪货])"
-        rf"(?:年?(?P<edge>[初中底末])|的?(?P<month>{ZH})月份?(?:(?P<day>{ZH})[日号]|(?P<month_edge>[初中底末]))?)?",
+        rf"(?:年?(?P<edge>[初中底末])|的?(?P<season>[春夏秋冬])[天季]|的?(?P<feast>{_FEAST})|的?(?P<month>{ZH})月份?(?:(?P<day>{ZH})[日号]|(?P<month_edge>[初中底末]))?)?",
         _near_year,
+    ),
+    # 王国庆 is somebody, 五一路 a road, 元旦前 a time before.
+    rule(
+        "庆 旦 一 节 夜 诞 & 国 元 五 节 双 平 圣",
+        rf"(?<![王李张刘陈杨赵吴周徐孙第每往历\d])(?<![每往历]年)(?<!每年的)(?<!每逢)(?P<feast>{_FEAST})(?:节|假期|长假|当天|那天)?(?![路街广场村前后老树帽装歌快\d])",
+        _feast,
     ),
     rule("周 星 礼", rf"{_SHIFT}{_WEEK}{_WEEKDAY}", _weekday_of_week),
     rule("周", rf"{_SHIFT}?个?周末", _weekend),
