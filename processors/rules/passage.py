@@ -24,6 +24,7 @@ _TIMEOUT: Final = 0.05
 
 _HAN: Final = regex.compile(r"\p{Han}")
 _EDGE: Final = regex.compile(r"[\s\p{P}\p{S}--[+#%)\]》\"”」』]]+$", regex.V1)
+_EMOJI: Final = regex.compile(r"\p{Emoji_Presentation}")
 # What leads to a time and belongs to it: "Berlin in March".
 _TO_TIME: Final = regex.compile(
     r"(?:\s+(?:in|on|at|since|from|by|around|about|until|till|starting|as of|the|early|late|mid))*\s*$"
@@ -36,7 +37,7 @@ _FILLER: Final = regex.compile(
     r"(?<=\S)\s(?:btw|by the way|lol|haha+|tho|though|as well|too|thanks(?: a lot| in advance)?|thank you|fyi|"
     r"honestly|actually|anyway|"
     r"if that helps|just so you know|you know|i think|i guess|i suppose|to be honest|tbh|in case you(?:'re|"
-    r" are)? wonder\w*|in fact|ok|okay|then)$"
+    r" are)? wonder\w*|in fact|ok|okay|(?<!\bnow and )then)$"
 )
 
 
@@ -63,7 +64,7 @@ class Passage:
         begin = bullet.end() if bullet else start
         lead = leads.match(folded, begin, end)
         begin = lead.end() if lead else begin
-        while begin < end and folded[begin] in " \n\t\"'“”「『·*#-~)":
+        while begin < end and (folded[begin] in " \n\t\"'“”「『·*#-~)\ufe0f" or _EMOJI.match(folded, begin)):
             begin += 1
             lead = leads.match(folded, begin, end)
             begin = lead.end() if lead else begin

@@ -55,6 +55,15 @@ _MEASURE: Final = regex.compile(
 )
 _ACTIVITY: Final = regex.compile(r"\p{L}+ing\s+\S+\s+\S+")
 _GERUND: Final = regex.compile(r"(?:\w+ )?\p{L}+ing\b")
+# "Italian and Thai food" is not Italian: what is named comes last.
+_KIND: Final = (
+    r"(?:italian|thai|indian|chinese|japanese|korean|mexican|french|spanish|greek|turkish|lebanese|vietnamese|"
+    r"american|british|german|ethiopian|moroccan|mediterranean|asian|european|african|latin|middle eastern|persian|"
+    r"red|white|black|green|dark|milk|hot|cold|iced|spicy|sweet|sour|salty|fried|processed|raw|indoor|outdoor|"
+    r"classical|modern|contemporary|ancient|medieval|horror|action|comedy|romance|romantic|fantasy|sci-fi|crime|"
+    r"historical|board|card|video|strategy|roleplaying|puzzle|water|winter|summer|team|(?:cow|goat|sheep)'s)"
+)
+_KINDS: Final = regex.compile(rf"{_KIND}(?:\s*,\s*{_KIND})*(?:\s*,)?\s(?:and|or|&)\s{_KIND}\s\p{{L}}.*")
 _FIXED: Final = regex.compile(
     r"^(?:.*\b)?(?:mac and cheese|rock and roll|salt and vinegar|fish and chips|r and b|drum and bass|"
     r"bed and breakfast|"
@@ -70,6 +79,10 @@ _PLACE_LOWER: Final = regex.compile(
     r"(?:a|an|the|my|your|his|her|our|their|this|that|fear|peace|hope|pain|hell|sin|harmony|denial|constant|poverty|"
     r"here|there|"
     r"one|two|it|which|such|same|different|dorm\w*|hotel|apartments?|houses?|what|where)\b"
+)
+_PART_OF: Final = regex.compile(
+    r"(?:downtown|midtown|uptown|central|(?:north|south)(?:[ -]?(?:east|west))?(?:ern)?|(?:east|west)(?:ern)?|rural|"
+    r"upstate|greater|inner|outer|suburban|mainland|metro|old) \p{Lu}"
 )
 _NAME_EN: Final = regex.compile(
     r"(?:(?:Dr|Mr|Mrs|Ms|Prof|Professor|Captain|Sir|Miss)\.? )?(?:\p{Lu}['’])?\p{Lu}[\p{Ll}'’-]+(?:\p{Lu}\p{Ll}+)?"
@@ -98,7 +111,7 @@ def trimmed(text: str, start: int, end: int, folded: str, *, times: bool) -> tup
 def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
     """The borders of each item when the value is a list, else of the whole."""
     parts = [(start, end)]
-    if _FIXED.search(folded[start:end]):
+    if _FIXED.search(folded[start:end]) or _KINDS.fullmatch(folded, start, end):
         return parts
     if folded[start] in "在去到":
         # "在海滩、山脉和湖泊附近拍摄" is one activity.
@@ -135,7 +148,7 @@ def fits(shape: str, original: str, folded: str, clause: str) -> bool:
     if shape == "place":
         if has_han:
             return True
-        if original[0].isupper() or original[0].isdigit():
+        if original[0].isupper() or original[0].isdigit() or _PART_OF.match(original):
             return True
         if _PLACE_LOWER.match(folded):
             return regex.search(r"\s\p{Lu}\p{L}", original) is not None
