@@ -34,7 +34,7 @@ _OWNED: Final = regex.compile(r"(?P<who>.+?)(?:'s |的)(?P<what>.+)")
 _BULLET: Final = regex.compile(r"\s*(?:\d{1,2}[.)、](?!\d)|[①-⑳])\s*")
 # What may trail a statement without belonging to it. Words that a Chinese sentence ends with belong to its patterns.
 _FILLER: Final = regex.compile(
-    r"(?<=\S)\s(?:btw|by the way|lol|haha+|tho|though|as well|too|thanks(?: a lot| in advance)?|thank you|fyi|"
+    r"(?<=\S)\s(?:btw|by the way|lol|haha+|pls|plz|thx|ty|tho|though|as well|too|thanks(?: a lot| in advance)?|thank you|fyi|"
     r"honestly|actually|anyway|"
     r"if that helps|just so you know|you know|i think|i guess|i suppose|to be honest|tbh|in case you(?:'re|"
     r" are)? wonder\w*|in fact|ok|okay|(?<!\bnow and )then)$"

@@ -105,6 +105,13 @@ def trimmed(text: str, start: int, end: int, folded: str, *, times: bool) -> tup
     # A bracket or quotation mark that lost its partner goes too.
     if start < end and text[start] in "\"'“「『(《" and text[start] not in "《" and folded[end - 1] not in ")":
         start += 1
+    if folded[end : end + 1] == '"':
+        # 'with "Hey boss"', '"Yesterday" and "Help"': what is quoted within the value keeps both its marks.
+        marks = folded.count('"', start, end)
+        if marks % 2:
+            end += 1
+        elif marks and folded[start - 1 : start] == '"':
+            start, end = start - 1, end + 1
     return start, end
 
 
