@@ -39,6 +39,8 @@ _TAIL_TIME: Final = regex.compile(
     r"|(?<=\p{Han}{2})(?:大?前年|去年|今年|上个?月|上周|昨天|前天|前几[天年]|前不久|不久前)$"
     r"|(?:了)?(?:(?:\d+|[一二两三四五六七八九十几半好多]+)(?:个)?(?:多)?(?:年|月|天|周|星期)(?:多)?(?:了)?)$"
 )
+# What led to a time that was cut off.
+_DANGLING: Final = regex.compile(r"(?<=\S)\s(?:for|on|in|at|by|from|of|during|until|till|since|around)$")
 _RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
 
 _SEPARATOR: Final = regex.compile(
@@ -100,6 +102,8 @@ def trimmed(text: str, start: int, end: int, folded: str, *, times: bool) -> tup
                 end = match.start()
         if times and (match := _TAIL_TIME.search(folded, start, end)) and match.start() > start:
             end = match.start()
+            if (dangling := _DANGLING.search(folded, start, end)) is not None:
+                end = dangling.start()
         if end == before:
             break
     # A bracket or quotation mark that lost its partner goes too.
