@@ -65,7 +65,7 @@ _LIST_ITEM: Final = regex.compile(
     # "French and a little Japanese"
     r"(?:\s(?:and|or|&)\s(?:a (?:little|bit)(?: of)?|some|basic)(?:\s[\p{L}\d'+#-]+){1,2})?\s*"
 )
-_LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s")
+_LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s|(?:^|\s)etc\b")
 # Languages are a list without an "and" too, and "Spanish" after "I speak English" says nothing of where one is from.
 _SPOKEN_HEAD: Final = regex.compile(r"\b(?:speak|fluent|bilingual|trilingual|conversational|languages)\b")
 _SPOKEN: Final = regex.compile(

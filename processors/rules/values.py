@@ -15,7 +15,10 @@ _TAIL_ZH: Final = regex.compile(
     r"之类|等等|好吗|可以吗|行吗|记住|(?<=\p{Han}{2})一下|(?<=\p{Han})(?:这件事|这事|的事))$"
 )
 _TAIL_EN: Final = regex.compile(
-    r"\b(?:right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|"
+    r"\b(?:(?:and |or )?(?:so on(?: and so forth)?|so forth|(?:stuff|things) like that|that (?:sort|kind) of (?:thing|stuff)|"
+    r"all that (?:jazz|stuff)|the like|what ?not|etc(?:etera)?|among other things)|"
+    r"(?:and|or) (?:such|stuff|things|others|more|similar|whatever)|"
+    r"right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|"
     r"thank you|too|as well|"
     r"though|actually|so much|very much|a lot|the most|the best|more than anything|any ?more|anyway|fyi|ok|okay|"
     r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*|"
@@ -44,7 +47,8 @@ _DANGLING: Final = regex.compile(r"(?<=\S)\s(?:for|on|in|at|by|from|of|during|un
 _RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
 
 _SEPARATOR: Final = regex.compile(
-    r"\s*(?:、|(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫|\d{3}(?!\d))|;|以及|还有|\s(?:and|or|"
+    r"\s*(?:、|\sas well as\b|"
+    r"(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫|\d{3}(?!\d))|;|以及|还有|\s(?:and|or|"
     r"&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
 )
 _AND_ZH: Final = regex.compile(r"\s*(?:和|与|及|跟|或者|或)\s*")
