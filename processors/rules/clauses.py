@@ -63,7 +63,7 @@ _LIST_ITEM: Final = regex.compile(
     r"could|because)\b)"
     r"(?:a (?:little|bit)(?: bit)?(?: of)? )?+[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}"
     # "French and a little Japanese"
-    r"(?:\s(?:and|or|&)\s(?:a (?:little|bit)(?: of)?|some|basic)(?:\s[\p{L}\d'+#-]+){1,2})?\s*"
+    r"(?:\s(?:and|or|&)\s(?:a (?:little|bit)(?: of)?|some|basic)(?:\s[\p{L}\d'+#-]+){1,2})?\s*\.?"
 )
 _LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s|(?:^|\s)etc\b")
 # Languages are a list without an "and" too, and "Spanish" after "I speak English" says nothing of where one is from.
