@@ -94,7 +94,8 @@ class Passage:
         name = regex.sub(r"\s+", " ", raw.strip(" 的'\"“”")).removeprefix("the ").removeprefix("my ")
         aliases = self.rules.aliases
         if suffix:
-            return normal_attribute(f"{aliases.get(name + '~', name)}_name")
+            name = regex.sub(r"'s\b", "", aliases.get(name + "~", name))
+            return normal_attribute(f"{name}_name")
         if name not in aliases:
             # "My new address" is the address from now on.
             name = _NEW.sub("", name, count=1)

@@ -113,7 +113,9 @@ def trimmed(text: str, start: int, end: int, folded: str, *, times: bool) -> tup
     # A bracket or quotation mark that lost its partner goes too.
     if start < end and text[start] in "\"'“「『(《" and text[start] not in "《" and folded[end - 1] not in ")":
         start += 1
-    if folded[end : end + 1] == '"':
+    if folded[end : end + 1] == "”" and folded.count("“", start, end) > folded.count("”", start, end):
+        end += 1
+    elif folded[end : end + 1] == '"':
         # 'with "Hey boss"', '"Yesterday" and "Help"': what is quoted within the value keeps both its marks.
         marks = folded.count('"', start, end)
         if marks % 2:
