@@ -61,9 +61,12 @@ _LIST_ITEM: Final = regex.compile(
     r"\s*(?:and|or|&)?\s*+(?!no wait\b|wait no\b|(?:no|wait|sorry|oops|correction)\s*$)"
     r"(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|"
     r"could|because)\b)"
-    r"(?:a (?:little|bit)(?: bit)?(?: of)? )?+[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}"
-    # "French and a little Japanese"
-    r"(?:\s(?:and|or|&)\s(?:a (?:little|bit)(?: of)?|some|basic)(?:\s[\p{L}\d'+#-]+){1,2})?\s*\.?"
+    # "good wine and bad movies"; "French and a little Japanese"
+    r"(?:[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+)?\s(?:and|or|&)\s"
+    r"(?!(?:i|i'm|it|its|he|his|she|her|they|their|we|our|my|you|your|that|this|so|then)\b)"
+    r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,2}"
+    r"|(?:a (?:little|bit)(?: bit)?(?: of)? )?+[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}"
+    r"(?:\s(?:and|or|&)\s(?:a (?:little|bit)(?: of)?|some|basic)(?:\s[\p{L}\d'+#-]+){1,2})?)\s*\.?"
 )
 _LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s|(?:^|\s)etc\b")
 # Languages are a list without an "and" too, and "Spanish" after "I speak English" says nothing of where one is from.

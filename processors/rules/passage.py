@@ -23,7 +23,7 @@ _TIMEOUT: Final = 0.05
 """Seconds one pattern may take on one clause. Clauses are short and patterns possessive, so only a hostile text meets it."""
 
 _HAN: Final = regex.compile(r"\p{Han}")
-_EDGE: Final = regex.compile(r"[\s\p{P}\p{S}--[+#%)\]》\"”」』]]+$", regex.V1)
+_EDGE: Final = regex.compile(r"[\s\p{P}\p{S}\uFE0F\u200D--[+#%)\]》\"”」』]]+$", regex.V1)
 _EMOJI: Final = regex.compile(r"\p{Emoji_Presentation}")
 # What leads to a time and belongs to it: "Berlin in March".
 _TO_TIME: Final = regex.compile(

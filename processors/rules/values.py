@@ -44,7 +44,7 @@ _TAIL_TIME: Final = regex.compile(
 )
 # What led to a time that was cut off.
 _DANGLING: Final = regex.compile(r"(?<=\S)\s(?:for|on|in|at|by|from|of|during|until|till|since|around)$")
-_RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
+_RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}\uFE0F\u200D--[#+%)\]》°℃*]]+$", regex.V1)
 
 _SEPARATOR: Final = regex.compile(
     r"\s*(?:、|\sas well as\b|"
