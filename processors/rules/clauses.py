@@ -24,6 +24,13 @@ _FIELD: Final = (
     r"微信号?|qq号?|"
     r"学校|专业|星座|血型|身高|体重|过敏[源原]|忌口|籍贯|老家|城市|所在地)"
 )
+# The point of a name ("Ursula K. Le Guin", "J. K. Rowling") ends nothing. Read against the text, which tells capitals.
+_INITIAL: Final = regex.compile(
+    r"(?<![\p{L}\d'’])(?<!(?i:\b(?:vitamin|plan|option|grade|type|hepatitis|class|group|team|part|size|unit|block|section)) )"
+    r"(?:(?<=\p{Lu}\p{Ll}+[ -])|(?<=\p{Lu}\. ?)|(?=\p{Lu}\. ?\p{Lu}\.))\p{Lu}\.(?<!U\.K\.|D\.C\.|L\.A\.|N\.Y\.)"
+    r"(?=\s\p{Lu})(?!\s(?:I|My|We|The|It|He|She|They|You|Please|And|But|So|In|On|At|An?|This|That|What|How|Can|Could|Do|"
+    r"Also|Remember|Note|Thanks|No|Not|If|When|Our|His|Her|Don|Call|Always|Never)\b)"
+)
 _CLAUSE_END: Final = regex.compile(
     # The first set is only for speed: what none of the alternatives begins with is passed over at once.
     r"(?=[^\p{L}\p{N}]|[我但不而并所因另同然顺今来住是在做家单已从目现体])(?:(?<!\d),|,(?!\d{3}(?!\d))"
@@ -53,15 +60,29 @@ _CLAUSE_END: Final = regex.compile(
 )
 _LIST_HEAD: Final = regex.compile(
     r"\b(?:like|love|enjoy|hate|dislike|stand|allergic|speak|prefer|know|fan of|into|hobb\w+|play|likes?|interested|"
-    r"allergies|eat|drink|favou?rites?)\b"
+    r"fluent|bilingual|trilingual|conversational|proficient|allergies|eat|drink|favou?rites?)\b"
 )
 _LIST_ITEM: Final = regex.compile(
     r"\s*(?:and|or|&)?\s*+(?!no wait\b|wait no\b|(?:no|wait|sorry|oops|correction)\s*$)"
     r"(?!(?:i|i'm|my|we|you|he|she|it|they|please|thanks|so|but|then|what|which|who|do|can|"
     r"could|because)\b)"
-    r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}\s*"
+    # "good wine and bad movies"; "French and a little Japanese"
+    r"(?:[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+)?\s(?:and|or|&)\s"
+    r"(?!(?:i|i'm|it|its|he|his|she|her|they|their|we|our|my|you|your|that|this|so|then)\b)"
+    r"[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,2}"
+    r"|(?:a (?:little|bit)(?: bit)?(?: of)? )?+[\p{L}\d'+#-]+(?:\s[\p{L}\d'+#-]+){0,3}"
+    r"(?:\s(?:and|or|&)\s(?:a (?:little|bit)(?: of)?|some|basic)(?:\s[\p{L}\d'+#-]+){1,2})?)\s*\.?"
 )
-_LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s")
+_LIST_LAST: Final = regex.compile(r"(?:^|\s)(?:and|or|&)\s|(?:^|\s)etc\b")
+# Languages are a list without an "and" too, and "Spanish" after "I speak English" says nothing of where one is from.
+_SPOKEN_HEAD: Final = regex.compile(r"\b(?:speak|fluent|bilingual|trilingual|conversational|languages)\b")
+_SPOKEN: Final = regex.compile(
+    r"\s*(?:(?:and|also|some|basic|fluent|broken|conversational|a (?:little|bit)(?: bit)?(?: of)?)\s)*+"
+    r"(?:english|chinese|mandarin|cantonese|spanish|french|german|italian|portuguese|russian|japanese|korean|arabic|"
+    r"hindi|urdu|bengali|punjabi|tamil|telugu|turkish|dutch|swedish|norwegian|danish|finnish|polish|czech|greek|"
+    r"hebrew|thai|vietnamese|indonesian|malay|swahili|persian|farsi|ukrainian|romanian|hungarian|catalan|welsh|irish)"
+    r"(?:\s(?:too|as well|fluently|well|a (?:little|bit)))?\s*"
+)
 # A Chinese list cut by commas instead of 、; it has to run to the end of its sentence.
 _LIST_HEAD_ZH: Final = regex.compile(r"(?:喜欢|爱[吃喝看玩]|讨厌|爱好[是有]|不[能]?吃|不喝|会说|擅长|精通)[^,]{1,6}$")
 _LIST_ITEM_ZH: Final = regex.compile(
@@ -70,10 +91,10 @@ _LIST_ITEM_ZH: Final = regex.compile(
 )
 _LIST_END_ZH: Final = regex.compile(r"(?:和|以及|还有)\p{Han}{1,4}\s*$")
 _PLACE_HEAD: Final = regex.compile(
-    r"\b(?:in|to|from|at|near|address is)\s+(?:\d+\w?\s)?(?:\p{Lu}[\w.'-]*)(?:\s\p{Lu}[\w.'-]*){0,3}$"
+    r"\b(?:in|to|from|at|near|address(?: is|:))\s+(?:\d+\w?\s)?(?:\p{Lu}[\w.'-]*)(?:\s\p{Lu}[\w.'-]*){0,3}$"
 )
 _PLACE_TAIL: Final = regex.compile(
-    r"\s*\p{Lu}[\p{L}.]*(?:\s\p{Lu}[\p{L}.]*){0,2}(?:\s\d{4,5})?\s*(?:\s(?:with|since|for|now|where|because|"
+    r"\s*\p{Lu}[\p{L}.]*(?:\s\p{Lu}[\p{L}.]*){0,2}(?:\s(?:\d{4,6}|\p{Lu}{1,2}\d[\p{Lu}\d]?(?:\s?\d\p{Lu}{2})?))?\s*(?:\s(?:with|since|for|now|where|because|"
     r"right now|at the)\b.*)?"
 )
 # "我养了一只猫，叫咪咪": the name belongs to what was just introduced, not to the speaker.
@@ -162,6 +183,8 @@ def sentences(text: str, folded: str) -> list[list[Clause]]:
     begin = 0
     ends = _ITEM_END if _NUMBERED.search(folded) else _SENTENCE_END
     for match in ends.finditer(folded):
+        if match[0] == "." and _INITIAL.match(text, match.start() - 1):
+            continue
         _append(found, text, folded, begin, match.start(), "?" in match[0])
         begin = match.end()
     _append(found, text, folded, begin, len(folded), False)
@@ -216,7 +239,11 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
                 after += 1
         if after < len(cuts) and not colon:
             if _PLACE_HEAD.search(text, left, right) and _PLACE_TAIL.fullmatch(text, *cuts[after][:2]):
-                if not _NOT_PLACE.match(text, *cuts[after][:2]):
+                while (
+                    after < len(cuts)
+                    and _PLACE_TAIL.fullmatch(text, *cuts[after][:2])
+                    and not _NOT_PLACE.match(text, *cuts[after][:2])
+                ):
                     right, colon = cuts[after][1:]
                     after += 1
             elif _LIST_HEAD_ZH.search(folded, left, right):
@@ -226,10 +253,15 @@ def _joined(cuts: list[tuple[int, int, bool]], text: str, folded: str) -> list[t
                     after = len(cuts)
             elif _LIST_HEAD.search(folded, left, right):
                 probe = after
+                spoken = _SPOKEN_HEAD.search(folded, left, right) is not None
                 while probe < len(cuts) and _LIST_ITEM.fullmatch(folded, *cuts[probe][:2]):
                     probe += 1
                     whole = probe == len(cuts) and probe > after + 1
-                    if whole or _LIST_LAST.search(folded, *cuts[probe - 1][:2]):
+                    if (
+                        whole
+                        or _LIST_LAST.search(folded, *cuts[probe - 1][:2])
+                        or (spoken and _SPOKEN.fullmatch(folded, *cuts[probe - 1][:2]))
+                    ):
                         right, colon = cuts[probe - 1][1:]
                         after = probe
         joined.append((left, right, colon))

@@ -23,7 +23,8 @@ _TIMEOUT: Final = 0.05
 """Seconds one pattern may take on one clause. Clauses are short and patterns possessive, so only a hostile text meets it."""
 
 _HAN: Final = regex.compile(r"\p{Han}")
-_EDGE: Final = regex.compile(r"[\s\p{P}\p{S}--[+#%)\]》\"”」』]]+$", regex.V1)
+_EDGE: Final = regex.compile(r"[\s\p{P}\p{S}\uFE0F\u200D--[+#%)\]》\"”」』]]+$", regex.V1)
+_EMOJI: Final = regex.compile(r"\p{Emoji_Presentation}")
 # What leads to a time and belongs to it: "Berlin in March".
 _TO_TIME: Final = regex.compile(
     r"(?:\s+(?:in|on|at|since|from|by|around|about|until|till|starting|as of|the|early|late|mid))*\s*$"
@@ -33,10 +34,10 @@ _OWNED: Final = regex.compile(r"(?P<who>.+?)(?:'s |的)(?P<what>.+)")
 _BULLET: Final = regex.compile(r"\s*(?:\d{1,2}[.)、](?!\d)|[①-⑳])\s*")
 # What may trail a statement without belonging to it. Words that a Chinese sentence ends with belong to its patterns.
 _FILLER: Final = regex.compile(
-    r"(?<=\S)\s(?:btw|by the way|lol|haha+|tho|though|as well|too|thanks(?: a lot| in advance)?|thank you|fyi|"
+    r"(?<=\S)\s(?:btw|by the way|lol|haha+|pls|plz|thx|ty|tho|though|as well|too|thanks(?: a lot| in advance)?|thank you|fyi|"
     r"honestly|actually|anyway|"
     r"if that helps|just so you know|you know|i think|i guess|i suppose|to be honest|tbh|in case you(?:'re|"
-    r" are)? wonder\w*|in fact|ok|okay|then)$"
+    r" are)? wonder\w*|in fact|ok|okay|(?<!\bnow and )then)$"
 )
 
 
@@ -63,7 +64,7 @@ class Passage:
         begin = bullet.end() if bullet else start
         lead = leads.match(folded, begin, end)
         begin = lead.end() if lead else begin
-        while begin < end and folded[begin] in " \n\t\"'“”「『·*#-~)":
+        while begin < end and (folded[begin] in " \n\t\"'“”「『·*#-~)\ufe0f" or _EMOJI.match(folded, begin)):
             begin += 1
             lead = leads.match(folded, begin, end)
             begin = lead.end() if lead else begin
@@ -93,7 +94,8 @@ class Passage:
         name = regex.sub(r"\s+", " ", raw.strip(" 的'\"“”")).removeprefix("the ").removeprefix("my ")
         aliases = self.rules.aliases
         if suffix:
-            return normal_attribute(f"{aliases.get(name + '~', name)}_name")
+            name = regex.sub(r"'s\b", "", aliases.get(name + "~", name))
+            return normal_attribute(f"{name}_name")
         if name not in aliases:
             # "My new address" is the address from now on.
             name = _NEW.sub("", name, count=1)

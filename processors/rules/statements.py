@@ -11,7 +11,8 @@ from processors.rules.model import HitKind, Rule, RuleHit
 from processors.rules.passage import Passage, found, language_of
 from processors.rules.timing import timed
 from processors.rules.values import fits, items, trimmed
-from schemas import Operation
+from processors.slots import slot_for
+from schemas import Category, Operation
 
 _NAMES: Final = frozenset({"place", "proper", "name", "capital"})
 """Shapes of values that are called by a name."""
@@ -165,6 +166,12 @@ def _values(passage: Passage, form: _Form, base: RuleHit) -> list[RuleHit]:
                 # "I love how it shows the sea and the sky": the head of the list decides what kind of sentence it is.
                 return []
             continue
+        if text[a:b] != passage.turn.text[a:b]:
+            # Somebody's quoted words were left out of it: an order keeps them, any other value is not whole.
+            if slot_for(base.attribute).category is not Category.INSTRUCTION:
+                continue
+            text = passage.turn.text
+            whole = text[clause.start : clause.end]
         said = whole if len(parts) == 1 else text[clause.start : left] + text[a:b] + text[right : clause.end]
         hits.append(replace(base, value=head + text[a:b], text=form.prefix + said))
         hits += [replace(hits[-1], operation=Operation.END, attribute=other) for other in ends]

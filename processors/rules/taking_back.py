@@ -8,6 +8,7 @@ from typing import Final
 
 import regex
 
+from processors.rules.fold import fold
 from processors.rules.model import HitKind, Rule, RuleHit
 from processors.rules.passage import Passage, found, language_of, searched
 from processors.rules.statements import Stated, statements
@@ -17,6 +18,8 @@ from schemas import Operation
 
 _DOINGS: Final = frozenset({"plan", "goal", "habit", "task", "instruction"})
 """Attributes whose values say what is done: a noun put right ("去北京，哦不，上海") is only a part of one."""
+_COUNT: Final = regex.compile(r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|twelve")
+_COUNTED: Final = regex.compile(rf"(?:{_COUNT.pattern}|an?)(?=\s\p{{L}})")
 _AND: Final = regex.compile(r"\s*(?:,|、|\b(?:and|or)\b|(?<=\p{Han}{2})[和与](?=\p{Han}{2}))\s*")
 
 
@@ -112,6 +115,9 @@ def corrected(passage: Passage, start: int, end: int, said: Sequence[RuleHit]) -
     # "30岁，哦不，31岁": the unit stands behind the value.
     unit = last.text.partition(last.value)[2]
     value = value.removesuffix(unit) or value
+    if (counted := _COUNTED.match(fold(last.value))) is not None and _COUNT.fullmatch(passage.folded[a:b]):
+        # "two cats, no wait, three": how many was wrong, not of what.
+        value += last.value[counted.end() :]
     same = [hit.rule_id == last.rule_id and hit.value == last.value for hit in said]
     if language_of(value) == "zh" and last.attribute in _DOINGS:
         # What was said is known to be wrong; the right whole was not said.

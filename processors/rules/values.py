@@ -15,7 +15,10 @@ _TAIL_ZH: Final = regex.compile(
     r"之类|等等|好吗|可以吗|行吗|记住|(?<=\p{Han}{2})一下|(?<=\p{Han})(?:这件事|这事|的事))$"
 )
 _TAIL_EN: Final = regex.compile(
-    r"\b(?:right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|"
+    r"\b(?:(?:and |or )?(?:so on(?: and so forth)?|so forth|(?:stuff|things) like that|that (?:sort|kind) of (?:thing|stuff)|"
+    r"all that (?:jazz|stuff)|the like|what ?not|etc(?:etera)?|among other things)|"
+    r"(?:and|or) (?:such|stuff|things|others|more|similar|whatever)|"
+    r"right now|now|these days|nowadays|at the moment|currently|by the way|btw|lol|haha+|please|thanks|"
     r"thank you|too|as well|"
     r"though|actually|so much|very much|a lot|the most|the best|more than anything|any ?more|anyway|fyi|ok|okay|"
     r"if that helps|just so you know|you know|honestly|instead|again|btw|for now|in general|since you ask\w*|"
@@ -39,10 +42,13 @@ _TAIL_TIME: Final = regex.compile(
     r"|(?<=\p{Han}{2})(?:大?前年|去年|今年|上个?月|上周|昨天|前天|前几[天年]|前不久|不久前)$"
     r"|(?:了)?(?:(?:\d+|[一二两三四五六七八九十几半好多]+)(?:个)?(?:多)?(?:年|月|天|周|星期)(?:多)?(?:了)?)$"
 )
-_RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}--[#+%)\]》°℃*]]+$", regex.V1)
+# What led to a time that was cut off.
+_DANGLING: Final = regex.compile(r"(?<=\S)\s(?:for|on|in|at|by|from|of|during|until|till|since|around)$")
+_RIGHT: Final = regex.compile(r"[\s\p{P}\p{S}\uFE0F\u200D--[#+%)\]》°℃*]]+$", regex.V1)
 
 _SEPARATOR: Final = regex.compile(
-    r"\s*(?:、|(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫|\d{3}(?!\d))|;|以及|还有|\s(?:and|or|"
+    r"\s*(?:、|\sas well as\b|"
+    r"(?<![a-z])/|/(?![a-z])|,\s*(?:and|or)\b|,(?!\s*(?:它|他|她)?(?:的?名字)?叫|\d{3}(?!\d))|;|以及|还有|\s(?:and|or|"
     r"&)\s|(?<=\p{Han})\s(?=\p{Han}))\s*"
 )
 _AND_ZH: Final = regex.compile(r"\s*(?:和|与|及|跟|或者|或)\s*")
@@ -56,6 +62,15 @@ _MEASURE: Final = regex.compile(
 )
 _ACTIVITY: Final = regex.compile(r"\p{L}+ing\s+\S+\s+\S+")
 _GERUND: Final = regex.compile(r"(?:\w+ )?\p{L}+ing\b")
+# "Italian and Thai food" is not Italian: what is named comes last.
+_KIND: Final = (
+    r"(?:italian|thai|indian|chinese|japanese|korean|mexican|french|spanish|greek|turkish|lebanese|vietnamese|"
+    r"american|british|german|ethiopian|moroccan|mediterranean|asian|european|african|latin|middle eastern|persian|"
+    r"red|white|black|green|dark|milk|hot|cold|iced|spicy|sweet|sour|salty|fried|processed|raw|indoor|outdoor|"
+    r"classical|modern|contemporary|ancient|medieval|horror|action|comedy|romance|romantic|fantasy|sci-fi|crime|"
+    r"historical|board|card|video|strategy|roleplaying|puzzle|water|winter|summer|team|(?:cow|goat|sheep)'s)"
+)
+_KINDS: Final = regex.compile(rf"{_KIND}(?:\s*,\s*{_KIND})*(?:\s*,)?\s(?:and|or|&)\s{_KIND}\s\p{{L}}.*")
 _FIXED: Final = regex.compile(
     r"^(?:.*\b)?(?:mac and cheese|rock and roll|salt and vinegar|fish and chips|r and b|drum and bass|"
     r"bed and breakfast|"
@@ -71,6 +86,10 @@ _PLACE_LOWER: Final = regex.compile(
     r"(?:a|an|the|my|your|his|her|our|their|this|that|fear|peace|hope|pain|hell|sin|harmony|denial|constant|poverty|"
     r"here|there|"
     r"one|two|it|which|such|same|different|dorm\w*|hotel|apartments?|houses?|what|where)\b"
+)
+_PART_OF: Final = regex.compile(
+    r"(?:downtown|midtown|uptown|central|(?:north|south)(?:[ -]?(?:east|west))?(?:ern)?|(?:east|west)(?:ern)?|rural|"
+    r"upstate|greater|inner|outer|suburban|mainland|metro|old) \p{Lu}"
 )
 _NAME_EN: Final = regex.compile(
     r"(?:(?:Dr|Mr|Mrs|Ms|Prof|Professor|Captain|Sir|Miss)\.? )?(?:\p{Lu}['’])?\p{Lu}[\p{Ll}'’-]+(?:\p{Lu}\p{Ll}+)?"
@@ -88,18 +107,29 @@ def trimmed(text: str, start: int, end: int, folded: str, *, times: bool) -> tup
                 end = match.start()
         if times and (match := _TAIL_TIME.search(folded, start, end)) and match.start() > start:
             end = match.start()
+            if (dangling := _DANGLING.search(folded, start, end)) is not None:
+                end = dangling.start()
         if end == before:
             break
     # A bracket or quotation mark that lost its partner goes too.
     if start < end and text[start] in "\"'“「『(《" and text[start] not in "《" and folded[end - 1] not in ")":
         start += 1
+    if folded[end : end + 1] == "”" and folded.count("“", start, end) > folded.count("”", start, end):
+        end += 1
+    elif folded[end : end + 1] == '"':
+        # 'with "Hey boss"', '"Yesterday" and "Help"': what is quoted within the value keeps both its marks.
+        marks = folded.count('"', start, end)
+        if marks % 2:
+            end += 1
+        elif marks and folded[start - 1 : start] == '"':
+            start, end = start - 1, end + 1
     return start, end
 
 
 def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
     """The borders of each item when the value is a list, else of the whole."""
     parts = [(start, end)]
-    if _FIXED.search(folded[start:end]):
+    if _FIXED.search(folded[start:end]) or _KINDS.fullmatch(folded, start, end):
         return parts
     if folded[start] in "在去到":
         # "在海滩、山脉和湖泊附近拍摄" is one activity.
@@ -136,7 +166,7 @@ def fits(shape: str, original: str, folded: str, clause: str) -> bool:
     if shape == "place":
         if has_han:
             return True
-        if original[0].isupper() or original[0].isdigit():
+        if original[0].isupper() or original[0].isdigit() or _PART_OF.match(original):
             return True
         if _PLACE_LOWER.match(folded):
             return regex.search(r"\s\p{Lu}\p{L}", original) is not None

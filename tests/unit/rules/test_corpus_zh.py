@@ -304,9 +304,12 @@ def test_what_is_over_ends(text: str, expected: list[tuple[str, str]]) -> None:
         ("今天用英文回答", "今天用英文回答", datetime(2025, 6, 11, 16, tzinfo=UTC)),
         ("到周五之前别给我安排会议", "到周五之前别给我安排会议", datetime(2025, 6, 12, 16, tzinfo=UTC)),
         ("记住，这周别给我推荐火锅", "这周别给我推荐火锅", datetime(2025, 6, 15, 16, tzinfo=UTC)),
+        ("这周末不要给我打电话", "这周末不要给我打电话", datetime(2025, 6, 15, 16, tzinfo=UTC)),
+        ("请记住：不要在周末给我打电话", "不要在周末给我打电话", None),
+        ("周末不要给我打电话", "周末不要给我打电话", None),
     ],
 )
-def test_an_order_for_a_while_ends_in_the_speakers_zone(text: str, value: str, until: datetime) -> None:
+def test_an_order_for_a_while_ends_in_the_speakers_zone(text: str, value: str, until: datetime | None) -> None:
     (hit,) = read(text)
     assert (hit.attribute, hit.value, hit.valid_to) == ("instruction", value, until)
 
