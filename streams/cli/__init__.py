@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from processors.exceptions import MemriverError
-from streams.allocator import share_arenas
+from streams import allocator
 from streams.cli import (
     access,
     admin,
@@ -59,7 +59,7 @@ vectors.register(app)
 
 def main() -> None:
     """Entry point: an expected error is one line on stderr and exit code 2, never a traceback."""
-    share_arenas()
+    allocator.settle()
     try:
         app()
     except MemriverError as error:

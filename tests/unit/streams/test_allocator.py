@@ -1,4 +1,4 @@
-"""How many arenas the C library makes for twelve threads, and what it keeps of what was freed."""
+"""How many arenas the C library makes for twelve threads, where it puts large buffers, and what it keeps of what was freed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 _COUNT = """
 import ctypes, sys, tempfile, threading
-from streams.allocator import share_arenas
+from streams.allocator import settle
 
-asked = "ask" in sys.argv and share_arenas()
+asked = "ask" in sys.argv and settle()
 barrier = threading.Barrier(12)
 
 def work():
@@ -31,6 +31,24 @@ with tempfile.NamedTemporaryFile() as file:
     libc.malloc_info(0, stream)
     libc.fclose(stream)
     print(asked, file.read().count(b"<heap nr="))
+"""
+
+_APART = """
+import ctypes, sys
+from streams.allocator import settle
+
+class Info(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+if "ask" in sys.argv:
+    settle()
+mallinfo = ctypes.CDLL(None).mallinfo2
+mallinfo.restype = Info
+bytes(3_000_000)  # one that comes and goes
+before = mallinfo().hblks
+held = [bytes(1_000_000) for _ in range(20)]
+print(mallinfo().hblks - before)
 """
 
 _KEEP = """
@@ -70,6 +88,14 @@ def test_threads_share_two_arenas() -> None:
 
 def test_without_it_they_would_have_more() -> None:
     assert count()[1] > 2
+
+
+@pytest.mark.parametrize(("arguments", "apart"), [(["ask"], 20), ([], 0)])
+def test_large_buffers_stay_out_of_the_arenas(arguments: list[str], apart: int) -> None:
+    """Scenario: a buffer of 3 MB is freed, and then there are twenty of 1 MB. We expect each to be one that goes back when it is
+    freed; without our choice the first would have moved the limit, and none of them is."""
+    done = subprocess.run([sys.executable, "-c", _APART, *arguments], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == apart
 
 
 def test_what_the_operator_wants_comes_first() -> None:
