@@ -257,10 +257,11 @@ async def _say(producer: EventProducer, number: int, sent: dict[str, float]) -> 
 
 
 def memory(bench: Bench, count: int, samples: int = 20) -> dict[str, Any]:
-    """Resident memory of one worker over `count` turns of the same 200 people: after the first tenth, least and most.
+    """Resident memory of one worker over `count` turns of the same 2,000 people: after the first tenth, least and most.
 
-    The same people, since a worker's vector store may live in it: with ever new ones it would grow, as it should. No faster
-    than the slowest stage, or what it measured would be how full the buffers between Kafka and the stages are.
+    The same people, since a worker's vector store may live in it: with ever new ones it would grow, as it should. So many,
+    since what somebody says for the sixtieth time is a memory with sixty intervals, and a group of those a larger one. No
+    faster than the slowest stage, or what it measured would be how full the buffers between Kafka and the stages are.
     """
     published = 0
     readings: list[tuple[int, int]] = []
@@ -268,7 +269,7 @@ def memory(bench: Bench, count: int, samples: int = 20) -> dict[str, Any]:
     def publish() -> None:
         nonlocal published
         size = min(10_000, count - published)
-        _publish(bench, size, conversations=200, seed=published, first=published)
+        _publish(bench, size, conversations=2_000, seed=published, first=published)
         published += size
 
     publish()
