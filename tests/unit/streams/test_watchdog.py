@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -157,7 +158,8 @@ def test_a_stage_that_hangs_ends_its_process_with_70_and_says_why_in_one_line(
         [sys.executable, "-c", HANGING, str(truth.engine.url)], cwd=root, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 70
-    assert "words: no progress for 0 s with work in hand; the process ends" in done.stderr
+    # How many seconds is the machine's matter.
+    assert re.search(r"words: no progress for \d+ s with work in hand; the process ends\n", done.stderr)
 
 
 async def test_what_is_in_hand_is_finished_and_nothing_new_is_taken_once_the_end_has_begun(
