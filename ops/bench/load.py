@@ -155,7 +155,7 @@ def partition_of(owner: str, partitions: int) -> int:
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """What is measured while it goes on. Times are `time.perf_counter` seconds."""
 
     process: psutil.Process
@@ -179,13 +179,13 @@ def load(bench: Bench, conversations: int) -> dict[str, Any]:
     """The whole of it; `conversations` is its size (200,000 for an hour's worth of a large installation)."""
     partitions = next(spec.partitions for spec in declared() if spec.name == "candidates")
     with bench.worker("ingest,extract,resolve,clock,bury") as process:
-        run = _Run(process, partition_of(HOT, partitions), partitions)
+        run = Run(process, partition_of(HOT, partitions), partitions)
         shape, capacity = asyncio.run(_drive(bench, run, conversations))
-    report = _report(run, shape, capacity)
+    report = figures(run, shape, capacity)
     return report | {"wrong": verdict(report)}
 
 
-async def _drive(bench: Bench, run: _Run, conversations: int) -> tuple[Shape, float]:
+async def _drive(bench: Bench, run: Run, conversations: int) -> tuple[Shape, float]:
     shape = Shape(conversations)
     producer = EventProducer(bench.settings)
     await producer.start()
@@ -211,7 +211,7 @@ async def _drive(bench: Bench, run: _Run, conversations: int) -> tuple[Shape, fl
         await producer.stop()
 
 
-async def _parts(producer: EventProducer, shape: Shape, run: _Run, capacity: float, conversations: int) -> None:
+async def _parts(producer: EventProducer, shape: Shape, run: Run, capacity: float, conversations: int) -> None:
     """All of them, until everything is worked through and heard of."""
     for hot in (False, True) * ROUNDS:
         # They are compared, so each begins with nothing left to do; in turns, so that a machine that grows busier with
@@ -226,14 +226,14 @@ async def _parts(producer: EventProducer, shape: Shape, run: _Run, capacity: flo
     await _heard(run)
 
 
-async def _heard(run: _Run) -> None:
+async def _heard(run: Run) -> None:
     """Every event that was published has been read here too, or has had a minute for it."""
     deadline = time.perf_counter() + _HEARD_SECONDS
     while run.sent and time.perf_counter() < deadline:  # noqa: ASYNC110 - somebody else takes them away
         await asyncio.sleep(0.2)
 
 
-async def _capacity(bench: Bench, producer: EventProducer, shape: Shape, run: _Run, count: int) -> float:
+async def _capacity(bench: Bench, producer: EventProducer, shape: Shape, run: Run, count: int) -> float:
     """Turns a second that go all the way while as much as can be is there to do."""
     await _publish(producer, [shape.next(hot=False) for _ in range(count)], run)
     while True:
@@ -253,7 +253,7 @@ def paces(rate: float, turns: float) -> list[tuple[int, float]]:
     return [(round(turns / sum(factors) * factor), rate * factor) for factor in factors]
 
 
-async def _part(producer: EventProducer, shape: Shape, run: _Run, capacity: float, goal: int, *, hot: bool) -> int:
+async def _part(producer: EventProducer, shape: Shape, run: Run, capacity: float, goal: int, *, hot: bool) -> int:
     """Conversations until there are `goal`, in segments; returns how many turns they had."""
     mean = sum(rank**-TAIL for rank in range(1, LONGEST)) + 1
     published = 0
@@ -270,7 +270,7 @@ async def _part(producer: EventProducer, shape: Shape, run: _Run, capacity: floa
     return published
 
 
-async def _publish(producer: EventProducer, said: Sequence[Said], run: _Run) -> None:
+async def _publish(producer: EventProducer, said: Sequence[Said], run: Run) -> None:
     waits = []
     for item in said:
         if item.fact:
@@ -279,7 +279,7 @@ async def _publish(producer: EventProducer, said: Sequence[Said], run: _Run) -> 
     await asyncio.gather(*waits)
 
 
-async def _listen(events: AIOKafkaConsumer, run: _Run) -> None:
+async def _listen(events: AIOKafkaConsumer, run: Run) -> None:
     async for record in events:
         if record.value is None:
             continue
@@ -290,7 +290,7 @@ async def _listen(events: AIOKafkaConsumer, run: _Run) -> None:
                 run.took[part, who].append(time.perf_counter() - at)
 
 
-async def _watch(bench: Bench, run: _Run) -> None:
+async def _watch(bench: Bench, run: Run) -> None:
     """Lag of each stage by its group's offsets, batches without an answer, and the worker's memory, every second."""
     client = AIOKafkaConsumer(**client_options(bench.settings))
     await client.start()
@@ -321,7 +321,7 @@ async def _behind(bench: Bench, client: AIOKafkaConsumer, stage: str) -> int:
     return sum(end - done.get((tp.topic, tp.partition), 0) for tp, end in ends.items())
 
 
-async def _drained(run: _Run) -> None:
+async def _drained(run: Run) -> None:
     """Until every stage's lag is zero, twice in a row.
 
     Raises:
@@ -351,7 +351,8 @@ def verdict(report: dict[str, Any]) -> list[str]:
     return wrong + [f"{name}: {number} left over" for name, number in left.items() if number]
 
 
-def _report(run: _Run, shape: Shape, capacity: float) -> dict[str, Any]:
+def figures(run: Run, shape: Shape, capacity: float) -> dict[str, Any]:
+    """What is printed of a load."""
     begun = run.lag[0][0]
     lag = [(at - begun, sum(behind.values()), behind) for at, behind in run.lag]
     zero = next((at for at, total, _ in reversed(lag) if total), 0.0)
@@ -372,7 +373,7 @@ def _report(run: _Run, shape: Shape, capacity: float) -> dict[str, Any]:
             for at, total, behind in lag[::step]
         ],
         "lag_most": max(total for _at, total, _behind in lag),
-        "lag_at_the_end": lag[-1][1],
+        "lag_at_the_end": lag[-1][2],
         "seconds_from_last_turn_to_zero": round(max(0.0, zero + begun - run.ended), 1),
         "latency": latency,
         "others_with_to_without_hot_owner": _ratios(run, "others", "others"),
@@ -397,7 +398,7 @@ def _spread(took: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _ratios(run: _Run, with_hot: Who, without: Who) -> dict[str, float] | None:
+def _ratios(run: Run, with_hot: Who, without: Who) -> dict[str, float] | None:
     return _ratio_of(run.took[WITH, with_hot], run.took[WITHOUT, without])
 
 
@@ -410,7 +411,7 @@ def _ratio_of(above: Sequence[float], below: Sequence[float]) -> dict[str, float
     }
 
 
-def _memory(run: _Run) -> dict[str, Any]:
+def _memory(run: Run) -> dict[str, Any]:
     """Peak, and the last quarter of the time against the second: 1.0 is flat. With `--apart` it is the worker's alone."""
     sizes = [rss for _at, rss in run.memory]
     quarter = max(1, len(sizes) // 4)

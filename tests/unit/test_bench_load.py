@@ -10,10 +10,27 @@ from collections import Counter
 from itertools import islice, pairwise
 from typing import Any
 
+import psutil
 import pytest
 
 from ops.bench import __main__ as bench
-from ops.bench.load import BURST, FACT_SHARE, HOT, LONGEST, SEGMENTS, STEADY, Said, Shape, lengths, paces, verdict
+from ops.bench.load import (
+    BURST,
+    FACT_SHARE,
+    HOT,
+    LONGEST,
+    SEGMENTS,
+    STEADY,
+    WITH,
+    WITHOUT,
+    Run,
+    Said,
+    Shape,
+    figures,
+    lengths,
+    paces,
+    verdict,
+)
 
 TURNS = 20_000
 
@@ -82,23 +99,31 @@ def test_on_the_whole_the_machine_can_keep_up() -> None:
     assert 0.7 < mean < 0.75
 
 
-def report(**changes: Any) -> dict[str, Any]:
-    return {"facts_without_an_event": 0, "lag_at_the_end": {"ingest": 0, "resolve": 0, "batches": 0}} | changes
+def load_of(left: dict[str, int], unheard: int) -> dict[str, Any]:
+    """The figures of a load at whose end so much is left of each kind, and so many facts without an event."""
+    run = Run(psutil.Process(), hot_partition=0, partitions=12, published=40, ended=9.0)
+    run.sent = {f"t{number}": (1.0, WITH, "others") for number in range(unheard)}
+    run.lag = [(1.0, {"ingest": 30, "resolve": 4, "batches": 6}), (9.0, left)]
+    run.memory = [(float(second), 300_000_000) for second in range(8)]
+    for part in (WITHOUT, WITH):
+        run.took[part, "others"] = [0.1, 0.3]
+    return figures(run, Shape(100), 400.0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "wrong"),
+    ("left", "unheard", "wrong"),
     [
-        ({}, []),
-        ({"facts_without_an_event": 3}, ["3 facts without an event"]),
-        (
-            {"lag_at_the_end": {"ingest": 0, "resolve": 7, "batches": 1}},
-            ["resolve: 7 left over", "batches: 1 left over"],
-        ),
+        ({"ingest": 0, "resolve": 0, "batches": 0}, 0, []),
+        ({"ingest": 0, "resolve": 0, "batches": 0}, 3, ["3 facts without an event"]),
+        ({"ingest": 0, "resolve": 7, "batches": 1}, 0, ["resolve: 7 left over", "batches: 1 left over"]),
     ],
 )
-def test_the_verdict_names_what_is_missing_and_what_is_left(changes: dict[str, Any], wrong: list[str]) -> None:
-    assert verdict(report(**changes)) == wrong
+def test_the_verdict_names_what_is_missing_and_what_is_left(
+    left: dict[str, int], unheard: int, wrong: list[str]
+) -> None:
+    found = load_of(left, unheard)
+    assert verdict(found) == wrong
+    assert json.loads(json.dumps(found))["worker_memory"]["last_quarter_to_second"] == 1.0
 
 
 @pytest.mark.parametrize("wrong", [[], ["3 facts without an event"]])
