@@ -165,6 +165,8 @@ class Simulation:
         self.causes = dict(start.causes) if start is not None else {}
         self.checkpoint = start
         self._start = start
+        # Claims of the ledger in front of it.
+        self._earlier = start.entries if start is not None else 0
         self._published = published or {}
         self._work = Folding(start.cell.copy() if start is not None else Cell())
         self._done: list[tuple[int, Entry]] = []
@@ -182,8 +184,7 @@ class Simulation:
         pending = sorted(retractions, key=lambda retraction: (retraction.key, retraction.target_turn_key))
         mark = None
         if behind is not None:
-            before = self._start.entries if self._start is not None else 0
-            left_out = behind_of(before + len(ordered), behind)
+            left_out = behind_of(self._earlier + len(ordered), behind)
             mark = len(ordered) - left_out if len(ordered) >= 2 * left_out else None
         cell = self._work.cell
         for place, entry in enumerate(ordered):
@@ -227,7 +228,7 @@ class Simulation:
             dict(self.causes),
             valid,
             {rep: number - entries for rep, number in first.items() if rep not in cell.memories},
-            len(self._done) + (self._start.entries if self._start is not None else 0),
+            self._earlier + len(self._done),
         )
 
     def _valid(self) -> tuple[Cell, dict[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from processors.resolution import Cell, Entry, Retraction
 from schemas import Candidate
@@ -102,8 +102,7 @@ def entries(connection: Connection, cell_keys: Iterable[str]) -> dict[str, list[
     for chunk in chunks(cell_keys):
         query = select(claims.c.cell_key, claims.c.order_key, claims.c.body).where(claims.c.cell_key.in_(chunk))
         for row in connection.execute(query):
-            entry = Entry(row.order_key, Candidate.from_bytes(row.body.encode()))
-            found.setdefault(row.cell_key, []).append(entry)
+            found.setdefault(row.cell_key, []).append(_entry(row))
     return found
 
 
@@ -112,11 +111,13 @@ def entries_behind(connection: Connection, marks: Mapping[str, str]) -> dict[str
     questions = [Question(_BEHIND, {"cell": cell_key, "mark": mark}) for cell_key, mark in marks.items()]
     foresee(connection, questions)
     return {
-        cell_key: [
-            Entry(row.order_key, Candidate.from_bytes(row.body.encode())) for row in connection.execute(*question)
-        ]
+        cell_key: [_entry(row) for row in connection.execute(*question)]
         for cell_key, question in zip(marks, questions, strict=True)
     }
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(row.order_key, Candidate.from_bytes(row.body.encode()))
 
 
 def says_before(connection: Connection, cell_key: str, order_key: str, turn_keys: Iterable[str]) -> bool:

@@ -8,6 +8,7 @@ import re
 import signal
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -45,15 +46,23 @@ def own() -> Iterator[MariaDb]:
         yield server
 
 
+@contextmanager
+def empty_truth(server: MariaDb) -> Iterator[Truth]:
+    """On this server, in a database of its own."""
+    url = server.create_database(f"memriver_{uuid.uuid4().hex[:12]}")
+    upgrade(url)
+    store = Truth(make_engine(url))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
 @pytest.fixture
 def truth(mariadb: MariaDb, own: MariaDb) -> Iterator[Truth]:
     """An empty truth on it; the shared server's fixture is asked for because it says when there is no MariaDB at all."""
-    name = f"memriver_{uuid.uuid4().hex[:12]}"
-    url = own.create_database(name)
-    upgrade(url)
-    store = Truth(make_engine(url))
-    yield store
-    store.close()
+    with empty_truth(own) as store:
+        yield store
 
 
 async def goes_on(stage: Patient) -> None:
@@ -120,10 +129,7 @@ def confined(mariadb: MariaDb) -> Iterator[MariaDb]:
 
 
 async def test_a_server_whose_disk_is_full(confined: MariaDb) -> None:
-    url = confined.create_database("memriver")
-    upgrade(url)
-    truth = Truth(make_engine(url))
-    try:
+    with empty_truth(confined) as truth:
         async with patient(truth) as stage:
             confined.create_database("others")
             confined.execute("CREATE TABLE others.filling (number INT AUTO_INCREMENT PRIMARY KEY, data LONGBLOB)")
@@ -139,8 +145,6 @@ async def test_a_server_whose_disk_is_full(confined: MariaDb) -> None:
             confined.options = disk_of(192)
             confined.start()
             await goes_on(stage)
-    finally:
-        truth.close()
 
 
 async def test_a_server_that_is_gone_and_comes_back(own: MariaDb, truth: Truth) -> None:
