@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select, update
 
-from sinks.truth.sql import chunks, insert_rows
+from sinks.truth.sql import KEYS, by_keys, chunks, insert_rows
 from sinks.truth.tables import data_keys
 
 
@@ -20,6 +20,10 @@ class WrappedKey:
     subject_key: str
     wrapped: bytes | None
     master: str
+
+
+_WRAPPED = select(data_keys.c.key_id, data_keys.c.subject_key, data_keys.c.wrapped, data_keys.c.master)
+_BY_ID = _WRAPPED.where(data_keys.c.key_id.in_(KEYS))
 
 
 def add(connection: Connection, keys: Sequence[WrappedKey], now: datetime) -> None:
@@ -43,12 +47,9 @@ def add(connection: Connection, keys: Sequence[WrappedKey], now: datetime) -> No
 
 def by_id(connection: Connection, key_ids: Iterable[str]) -> dict[str, WrappedKey]:
     """Those that there ever were, the destroyed ones included."""
-    found: dict[str, WrappedKey] = {}
-    columns = (data_keys.c.key_id, data_keys.c.subject_key, data_keys.c.wrapped, data_keys.c.master)
-    for chunk in chunks(sorted(set(key_ids))):
-        for row in connection.execute(select(*columns).where(data_keys.c.key_id.in_(chunk))):
-            found[row.key_id] = WrappedKey(*row)
-    return found
+    return {
+        row.key_id: WrappedKey(*row) for question in by_keys(_BY_ID, key_ids) for row in connection.execute(*question)
+    }
 
 
 def destroy(connection: Connection, subject_keys: Iterable[str], now: datetime, *, but: str | None = None) -> int:
@@ -73,8 +74,7 @@ def living(connection: Connection, subject_keys: Iterable[str]) -> list[str]:
 
 def not_under(connection: Connection, master: str, limit: int) -> list[WrappedKey]:
     """Living keys that another master key wraps, locked until the transaction ends."""
-    columns = (data_keys.c.key_id, data_keys.c.subject_key, data_keys.c.wrapped, data_keys.c.master)
-    query = select(*columns).where(data_keys.c.master != master, data_keys.c.wrapped.is_not(None))
+    query = _WRAPPED.where(data_keys.c.master != master, data_keys.c.wrapped.is_not(None))
     query = query.order_by(data_keys.c.key_id).limit(limit).with_for_update()
     return [WrappedKey(*row) for row in connection.execute(query)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
@@ -29,37 +29,46 @@ _RETRACTING = select(retractions).where(retractions.c.target_turn_key.in_(KEYS))
 
 
 def locking_owners(owner_keys: Iterable[str]) -> Questions:
-    """What `lock_owners` asks."""
+    """What `known_owners` asks."""
     return by_keys(_LOCKING, owner_keys)
 
 
-def lock_owners(connection: Connection, wanted: Mapping[str, tuple[str, str, str]]) -> dict[str, int]:
-    """Lock the owners (in key order) and return their event sequence; `wanted` maps owner_key to tenant, kind, owner.
+def known_owners(connection: Connection, owner_keys: Iterable[str]) -> dict[str, int]:
+    """Lock those that have a row, in key order, and return their event sequence.
 
-    The row lock is what makes "one writer per owner" true even for a worker that was paused and came back.
+    The row lock is what makes "one writer per owner" true even for a worker that was paused and came back. Of one who has no
+    row yet `save_sequences` makes it, in the same transaction: if somebody else did meanwhile, that is a conflict.
     """
-    found: dict[str, int] = {}
-    for question in locking_owners(wanted):
-        for row in connection.execute(*question):
-            found[row.owner_key] = row.seq
-    missing = [
-        {"owner_key": key, "tenant": tenant, "owner_kind": kind, "owner": owner, "seq": 0}
-        for key, (tenant, kind, owner) in sorted(wanted.items())
-        if key not in found
-    ]
-    insert_rows(connection, owners, missing)
-    return {key: found.get(key, 0) for key in wanted}
+    return {row.owner_key: row.seq for question in locking_owners(owner_keys) for row in connection.execute(*question)}
+
+
+def lock_owners(connection: Connection, wanted: Mapping[str, tuple[str, str, str]]) -> dict[str, int]:
+    """As `known_owners`, and make the rows that are missing; `wanted` maps owner_key to tenant, kind, owner."""
+    known = known_owners(connection, wanted)
+    fresh = dict.fromkeys(sorted(wanted.keys() - known.keys()), 0)
+    save_sequences(connection, wanted, fresh, fresh=fresh.keys())
+    return known | fresh
 
 
 def save_sequences(
-    connection: Connection, wanted: Mapping[str, tuple[str, str, str]], sequences: Mapping[str, int]
+    connection: Connection,
+    wanted: Mapping[str, tuple[str, str, str]],
+    sequences: Mapping[str, int],
+    *,
+    fresh: Set[str] = frozenset(),
 ) -> None:
-    """Write the owners' sequences back."""
-    rows = [
-        {"owner_key": key, "tenant": wanted[key][0], "owner_kind": wanted[key][1], "owner": wanted[key][2], "seq": seq}
-        for key, seq in sequences.items()
-    ]
-    replace_rows(connection, owners, rows)
+    """Write the owners' sequences back; those in `fresh` have no row yet.
+
+    Raises:
+        ConflictError: one of those has a row meanwhile; here, or where it is sent (`together`).
+    """
+
+    def rows(keys: Iterable[str]) -> list[dict[str, Any]]:
+        names = ("owner_key", "tenant", "owner_kind", "owner", "seq")
+        return [dict(zip(names, (key, *wanted[key], sequences[key]), strict=True)) for key in keys]
+
+    insert_rows(connection, owners, rows(key for key in sequences if key in fresh))
+    replace_rows(connection, owners, rows(key for key in sequences if key not in fresh))
 
 
 def knowing_claims(claim_ids: Iterable[str]) -> Questions:

@@ -14,7 +14,7 @@ from sqlalchemy import BindParameter, ColumnElement, Connection, Insert, Select,
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from sinks.truth.together import Question, Questions, later
+from sinks.truth.together import Question, Questions, write
 
 T = TypeVar("T")
 
@@ -59,13 +59,13 @@ def _replace_in(table: Table) -> Replace:
 def insert_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
     """All rows or an IntegrityError, here or where they are sent (`together`); nothing for an empty list."""
     if rows:
-        later(connection, _insert_into(table), list(rows))
+        write(connection, _insert_into(table), table, rows)
 
 
 def replace_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
     """Each row must be whole: what it leaves out is lost."""
     if rows:
-        later(connection, _replace_in(table), list(rows))
+        write(connection, _replace_in(table), table, rows)
 
 
 def exactly(column: ColumnElement[str], value: str) -> ColumnElement[bool]:

@@ -14,7 +14,8 @@ Values are escaped one statement at a time, exactly as the driver would for each
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pymysql
@@ -22,14 +23,17 @@ from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from pymysql.cursors import Cursor
-from sqlalchemy import Connection, Engine, Executable, Select, event
+from sqlalchemy import Connection, Engine, Executable, Insert, Select, Table, event
+
+from sinks.truth import wording
+from sinks.truth.columns import Answer
 
 _FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
 """FOUND_ROWS is what SQLAlchemy sets, and what flags of our own would otherwise replace."""
 
 _MOST_BYTES = 1_000_000
 """Of what waits, unless a single statement is larger; the smallest server default for a packet is 16 MB."""
-_LATER, _FORESEEN, _ASKED = "memriver_later", "memriver_foreseen", "memriver_asked"
+_LATER, _ASKED = "memriver_later", "memriver_asked"
 
 
 def escaped(text: str) -> str:
@@ -55,14 +59,27 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
         self._told = False
         super().__init__(*args, **settings)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether what waits should go before more is kept."""
+        return self._size >= _MOST_BYTES
+
     def keep(self, statement: bytes) -> None:
         """Have this statement, which returns nothing, go with the next one."""
-        if self._size >= _MOST_BYTES:
-            last = self._waiting.pop()
-            self.query(last)
         self._answers.clear()
         self._waiting.append(statement)
         self._size += len(statement)
+
+    def send_waiting(self) -> None:
+        """What waits goes now."""
+        self.query(self._waiting.pop())
+
+    def literal(self, value: Any) -> str:
+        """As the driver writes a value into a statement."""
+        if isinstance(value, str) and not self.server_status & SERVER_STATUS_NO_BACKSLASH_ESCAPES:
+            return f"'{escaped(value)}'"
+        word: str = self.escape(value)
+        return word
 
     def foresee(self, questions: Sequence[bytes], *, ends: bool) -> None:
         """Ask these now, in one message with what waits; they are answered when they are asked."""
@@ -93,6 +110,18 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
             affected = self.next_result(unbuffered)
         return affected
 
+    def _read_query_result(self, unbuffered: bool = False) -> int:
+        """As the driver's, with an `Answer`."""
+        if unbuffered:
+            return int(super()._read_query_result(unbuffered))
+        self._result = None
+        answer = Answer(self)
+        answer.read()
+        self._result = answer
+        if answer.server_status is not None:
+            self.server_status = answer.server_status
+        return int(answer.affected_rows)
+
     def commit(self) -> None:
         """As the driver's; a transaction that cannot be committed is over as well.
 
@@ -101,7 +130,7 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
         """
         try:
             if self._waiting:
-                self.query(self._waiting.pop())
+                self.send_waiting()
             if self._told:
                 super().commit()
         except BaseException:
@@ -128,15 +157,16 @@ class _Writer(Cursor):  # type: ignore[misc]
     """Makes statements out of parameters as the driver does, and keeps them instead of sending them."""
 
     def _mogrify(self, query: Any, args: Any) -> str:
-        if isinstance(args, dict) and not self.connection.server_status & SERVER_STATUS_NO_BACKSLASH_ESCAPES:
-            escape = self.connection.escape
-            known = {key: f"'{escaped(it)}'" if isinstance(it, str) else escape(it) for key, it in args.items()}
-            text: str = query % known
+        if isinstance(args, dict):
+            literal = self.connection.literal
+            text: str = query % {key: literal(it) for key, it in args.items()}
             return text
         made: str = super()._mogrify(query, args)
         return made
 
     def _query(self, q: Any) -> int:
+        if self.connection.is_full:
+            self.connection.send_waiting()
         raw = q.encode(self.connection.encoding, "surrogateescape") if isinstance(q, str) else bytes(q)
         self.connection.keep(raw)
         return 0
@@ -152,6 +182,18 @@ def later(
     What it raises may be raised by a later statement of the transaction, or by its COMMIT.
     """
     connection.execute(statement, rows, execution_options={_LATER: True})
+
+
+def write(connection: Connection, insert: Insert, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """`later`, for whole rows that all have the same keys, and that a group writes again and again."""
+    driver = connection.connection.dbapi_connection
+    if not isinstance(driver, _Connection) or not wording.whole(tuple(rows[0]), table):
+        later(connection, insert, rows)
+        return
+    for words in wording.rows(insert, table, rows, connection.dialect, driver.literal, most=_MOST_BYTES):
+        if driver.is_full:
+            _by_the_driver(connection, driver.send_waiting)
+        driver.keep(words.encode(driver.encoding, "surrogateescape"))
 
 
 class Question(NamedTuple):
@@ -173,14 +215,20 @@ def foresee(connection: Connection, questions: Iterable[Question], *, ends: bool
     transaction, in which nothing was written, is over in the same round trip; what is asked besides is another one's. Does
     nothing on SQLite.
     """
-    if not isinstance(connection.connection.dbapi_connection, _Connection):
+    driver = connection.connection.dbapi_connection
+    if not isinstance(driver, _Connection):
         return
-    words: list[bytes] = []
-    for question in questions:
-        connection.execute(*question, execution_options={_FORESEEN: words})
+    words = [
+        wording.question(select, values or {}, connection.dialect, driver.literal).encode(driver.encoding)
+        for select, values in questions
+    ]
     if words:
-        # By way of SQLAlchemy, which knows what a driver's error means for its connection.
-        connection.exec_driver_sql("", execution_options={_ASKED: (words, ends), "no_parameters": True})
+        _by_the_driver(connection, partial(driver.foresee, words, ends=ends))
+
+
+def _by_the_driver(connection: Connection, work: Callable[[], None]) -> None:
+    """By way of SQLAlchemy, which knows what a driver's error means for its connection."""
+    connection.exec_driver_sql("", execution_options={_ASKED: work, "no_parameters": True})
 
 
 def listen(engine: Engine) -> None:
@@ -196,11 +244,7 @@ def _connect(_dialect: Any, _record: Any, args: list[Any], settings: dict[str, A
 
 
 def _keep(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    options = context.execution_options
-    if _FORESEEN in options:
-        options[_FORESEEN].append(cursor.mogrify(statement, parameters).encode(cursor.connection.encoding))
-        return True
-    if not options.get(_LATER):
+    if not context.execution_options.get(_LATER):
         return False
     _Writer(cursor.connection).execute(statement, parameters)
     # SQLAlchemy asks for it after one row; the driver sets it with an answer only.
@@ -215,9 +259,9 @@ def _keep_many(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     return True
 
 
-def _ask(cursor: Any, _statement: str, context: Any) -> bool:
-    if _ASKED not in context.execution_options:
+def _ask(_cursor: Any, _statement: str, context: Any) -> bool:
+    work = context.execution_options.get(_ASKED)
+    if work is None:
         return False
-    words, ends = context.execution_options[_ASKED]
-    cursor.connection.foresee(words, ends=ends)
+    work()
     return True

@@ -68,6 +68,7 @@ class _Group:
     nearest: Nearest
     owners: dict[str, tuple[str, str, str]]
     sequences: dict[str, int]
+    fresh: set[str]
     partitions: dict[str, int]
     cells: dict[str, Touched] = field(default_factory=dict)
     claims: list[tuple[Entry, str, str]] = field(default_factory=list)
@@ -152,11 +153,13 @@ class ResolveStage:
         owners = {
             item.item.owner_key: (item.item.tenant, item.item.owner_kind.value, item.item.owner) for item in group
         }
+        known_owners = ledger.known_owners(connection, owners)
         work = _Group(
             now,
             self._nearest.afresh(),
             owners,
-            ledger.lock_owners(connection, owners),
+            dict.fromkeys(owners, 0) | known_owners,
+            owners.keys() - known_owners.keys(),
             {item.item.owner_key: item.message.partition for item in group},
         )
         # A process that was paused, or whose COMMIT took its time, may have committed for these owners what it has not
@@ -398,7 +401,7 @@ class ResolveStage:
             portable.keep_history(connection, item.versions)
         memories.append_versions(connection, [change for change, _slot, _cell in changes], work.now, events=events)
         memories.open_reviews(connection, work.reviews, work.now)
-        ledger.save_sequences(connection, work.owners, work.sequences)
+        ledger.save_sequences(connection, work.owners, work.sequences, fresh=work.fresh)
         return out + letters_out(deadletters.put(connection, work.letters))
 
 
