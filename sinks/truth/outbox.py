@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, bindparam, delete, func, or_, select,
 
 from sinks.truth.sql import KEYS, by_keys, chunks, insert_rows
 from sinks.truth.tables import inbox, outbox
-from sinks.truth.together import Question, Questions, later
+from sinks.truth.together import Question, Questions, prepared
 
 # The table is nearly empty, so for `id IN (…)` MySQL and MariaDB prefer to scan it, and a scan waits for the locks of rows
 # that other stages have just written and not committed. Joined in this order, each id is one look-up by key.
@@ -148,9 +148,9 @@ def done(connection: Connection, ids: Iterable[int]) -> None:
     by_key = connection.dialect.name in ("mysql", "mariadb")
     for chunk in chunks(ids):
         if by_key:
-            later(connection, _DELETE_BY_KEY, [{"ids": orjson.dumps(chunk).decode()}])
+            prepared(connection, _DELETE_BY_KEY, {"ids": orjson.dumps(chunk).decode()})
         else:
-            later(connection, delete(outbox).where(outbox.c.id.in_(chunk)))
+            connection.execute(delete(outbox).where(outbox.c.id.in_(chunk)))
 
 
 def oldest(connection: Connection) -> datetime | None:

@@ -23,7 +23,7 @@ from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from pymysql.cursors import Cursor
-from sqlalchemy import Connection, Engine, Executable, Insert, Select, Table, event
+from sqlalchemy import Connection, Delete, Engine, Executable, Insert, Select, Table, TextClause, Update, event
 
 from sinks.truth import wording
 from sinks.truth.columns import Answer
@@ -184,13 +184,30 @@ def later(
     connection.execute(statement, rows, execution_options={_LATER: True})
 
 
+def prepared(connection: Connection, statement: Update | Delete | TextClause, values: Mapping[str, Any]) -> None:
+    """`later`, for a statement that is made once and given its values."""
+    driver = connection.connection.dbapi_connection
+    if not isinstance(driver, _Connection):
+        connection.execute(statement, values)
+        return
+    _keep_words(connection, driver, [wording.statement(statement, values, connection.dialect, driver.literal)])
+
+
 def write(connection: Connection, insert: Insert, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """`later`, for whole rows that all have the same keys, and that a group writes again and again."""
     driver = connection.connection.dbapi_connection
     if not isinstance(driver, _Connection) or not wording.whole(tuple(rows[0]), table):
         later(connection, insert, rows)
         return
-    for words in wording.rows(insert, table, rows, connection.dialect, driver.literal, most=_MOST_BYTES):
+    _keep_words(
+        connection,
+        driver,
+        wording.rows(insert, table, rows, connection.dialect, driver.literal, most=_MOST_BYTES),
+    )
+
+
+def _keep_words(connection: Connection, driver: _Connection, statements: Iterable[str]) -> None:
+    for words in statements:
         if driver.is_full:
             _by_the_driver(connection, driver.send_waiting)
         driver.keep(words.encode(driver.encoding, "surrogateescape"))
@@ -219,7 +236,7 @@ def foresee(connection: Connection, questions: Iterable[Question], *, ends: bool
     if not isinstance(driver, _Connection):
         return
     words = [
-        wording.question(select, values or {}, connection.dialect, driver.literal).encode(driver.encoding)
+        wording.statement(select, values or {}, connection.dialect, driver.literal).encode(driver.encoding)
         for select, values in questions
     ]
     if words:

@@ -13,7 +13,7 @@ from processors.resolution.entry import order_key
 from schemas import Outcome, Turn
 from sinks.truth.sql import KEYS, by_keys, chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import claims, conversations, turns
-from sinks.truth.together import Questions, later
+from sinks.truth.together import Questions, later, prepared
 
 RECENT = 8
 """Texts a conversation remembers to see that one is repeated."""
@@ -245,11 +245,14 @@ def bodies(connection: Connection, turn_keys: Iterable[str]) -> dict[str, Turn]:
     return found
 
 
+_FURTHER = case((turns.c.outcome == Outcome.STORED.value, Outcome.BATCHED.value), else_=turns.c.outcome)
+_BATCHING = update(turns).where(turns.c.turn_key.in_(KEYS)).values(pending=False, outcome=_FURTHER)
+
+
 def mark_batched(connection: Connection, turn_keys: Iterable[str]) -> None:
     """They wait no more; an outcome that is already further along stays."""
     for chunk in chunks(sorted(turn_keys)):
-        outcome = case((turns.c.outcome == Outcome.STORED.value, Outcome.BATCHED.value), else_=turns.c.outcome)
-        later(connection, update(turns).where(turns.c.turn_key.in_(chunk)).values(pending=False, outcome=outcome))
+        prepared(connection, _BATCHING, {"keys": chunk})
 
 
 _MARKING = update(turns).where(turns.c.turn_key.in_(KEYS)).values(outcome=bindparam("to"), reason=bindparam("why"))
@@ -273,7 +276,7 @@ def mark(connection: Connection, turn_keys: Iterable[str], outcome: Outcome, rea
     elif outcome is Outcome.REMEMBERED:
         statement = _MARKING_REMEMBERED
     for chunk in chunks(sorted(set(turn_keys))):
-        later(connection, statement, values | {"keys": chunk})
+        prepared(connection, statement, values | {"keys": chunk})
 
 
 def remember_again(connection: Connection, revisions: Mapping[str, int]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Dialect, Insert, Select, Table
+from sqlalchemy import ClauseElement, Dialect, Insert, Table
 from sqlalchemy.types import TypeEngine
 
 Literal = Callable[[Any], str]
@@ -34,13 +34,13 @@ class _Wording:
     fixed: Mapping[str, Any]
 
 
-def question(select: Select[Any], values: Mapping[str, Any], dialect: Dialect, literal: Literal) -> str:
-    """The select as `Connection.execute` would send it with these values.
+def statement(made: ClauseElement, values: Mapping[str, Any], dialect: Dialect, literal: Literal) -> str:
+    """A statement that is made once, as `Connection.execute` would send it with these values.
 
     Raises:
         KeyError: a value is missing.
     """
-    wording = _asking(select, dialect)
+    wording = _worded(made, dialect)
     given = {**wording.fixed, **values}
     known: dict[str, str] = {}
     for name, bind in wording.binds.items():
@@ -75,9 +75,9 @@ def rows(
 
 
 @lru_cache(maxsize=256)
-def _asking(select: Select[Any], dialect: Dialect) -> _Wording:
+def _worded(made: ClauseElement, dialect: Dialect) -> _Wording:
     # Statements are compared by identity: those of a module are made once, any other falls out of the cache again.
-    compiled: Any = select.compile(dialect=dialect)
+    compiled: Any = made.compile(dialect=dialect)
     names = {name: parameter for parameter, name in compiled.bind_names.items()}
     lists = frozenset(name for name, parameter in names.items() if parameter.expanding)
     return _Wording(
