@@ -40,7 +40,7 @@ from sinks.truth import Truth, deadletters, outbox
 from sinks.truth.deadletters import Redriven
 from sinks.truth.outbox import Outgoing
 from streams.deadletter import dead_letter, letters_out, redriven, redriven_of
-from streams.grouping import groups
+from streams.grouping import Ready, groups, is_little
 from streams.metrics import Metrics
 from streams.progress import Progress
 from streams.reasons import reason_of
@@ -220,10 +220,12 @@ class Delivery:
     ) -> None:
         """Group what has arrived, commit it, publish it, acknowledge it; for ever.
 
-        The next group is judged while the last one is being written; writing, and so acknowledging, stays in order.
-        `judge` does the stage's `prepare` for many messages elsewhere.
+        What arrives while a group is being written is judged meanwhile, and written as one group after it: the longer writing
+        takes, the larger the groups. Writing, and so acknowledging, stays in order. `judge` does the stage's `prepare` for
+        many messages elsewhere.
         """
         progress = self.watched(stage.name)
+        ready: Ready[_Judged[T]] = Ready(self._group_size)
         writing: asyncio.Task[None] | None = None
         try:
             async for events in groups(stream.noack().events(), self._group_size, self._linger):
@@ -231,13 +233,15 @@ class Delivery:
                 progress.take()
                 messages = [_message(event) for event in events]
                 await self.standing.check(stage.name, messages)
-                if judge is None:
-                    judged = await self.in_thread(self._judge, messages, stage)
-                else:
+                if judge is not None:
                     judged = _sorted(messages, await judge([message.value or b"" for message in messages]))
-                if writing is not None:
-                    await writing
-                writing = asyncio.create_task(self._finish(events, judged, stage, progress))
+                else:
+                    judged = await self.judged(messages, stage)
+                await ready.add(events, judged)
+                if writing is None or writing.done():
+                    if writing is not None:
+                        writing.result()
+                    writing = asyncio.create_task(self._write_ready(ready, stage, progress))
             if writing is not None:
                 await writing
         except asyncio.CancelledError:
@@ -248,13 +252,21 @@ class Delivery:
         except Exception as error:  # noqa: BLE001 - whatever it is, going on would acknowledge past a hole
             self.fatal(stage.name, error)
 
-    async def _finish(self, events: list[Any], judged: _Judged[T], stage: Stage[T], progress: Progress) -> None:
+    async def _write_ready(self, ready: Ready[_Judged[T]], stage: Stage[T], progress: Progress) -> None:
         try:
-            await self._write(judged, stage)
-            _acknowledge(events)
+            while taken := ready.take():
+                events = [event for piece, _judged in taken for event in piece]
+                judged: _Judged[T] = _Judged(
+                    [item for _piece, each in taken for item in each.good],
+                    [item for _piece, each in taken for item in each.bad],
+                )
+                await self._write(judged, stage)
+                _acknowledge(events)
+                progress.finish(len(events), len(taken))
         except Exception as error:  # noqa: BLE001 - as above
             self.fatal(stage.name, error)
-        progress.finish(len(events))
+        finally:
+            ready.give_up()
 
     async def run_many(
         self,
@@ -283,9 +295,11 @@ class Delivery:
         except Exception as error:  # noqa: BLE001 - as above
             self.fatal(name, error)
 
-    async def handle(self, messages: Sequence[Message], stage: Stage[T]) -> None:
-        """Steps 1 to 4 for one group; retried in place while a server is away."""
-        await self._write(await self.in_thread(self._judge, messages, stage), stage)
+    async def judged(self, messages: Sequence[Message], stage: Stage[T]) -> _Judged[T]:
+        """Step 1; in a thread where it is more than a change of threads."""
+        if is_little([message.value for message in messages]):
+            return self._judge(messages, stage)
+        return await self.in_thread(self._judge, messages, stage)
 
     async def _write(self, judged: _Judged[T], stage: Stage[T]) -> None:
         async with self._order[stage.name]:

@@ -17,6 +17,7 @@ from processors.policy import PolicyGate
 from processors.rules import RuleBook
 from schemas import Turn
 from streams.collector import settle
+from streams.grouping import is_little
 from streams.reasons import reason_of
 
 _SMALLEST = 3
@@ -36,6 +37,8 @@ class JudgePool:
     async def judge(self, payloads: Sequence[bytes]) -> list[Judged | Exception]:
         """A verdict or the reason why there is none, per payload and in order."""
         if len(payloads) < _SMALLEST:
+            if is_little(payloads):
+                return [_outcome(item) for item in _judge_with(self._intake, payloads)]
             return [_outcome(item) for item in await asyncio.to_thread(_judge_with, self._intake, payloads)]
         loop = asyncio.get_running_loop()
         share = -(-len(payloads) // self._processes)

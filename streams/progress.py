@@ -20,9 +20,9 @@ class Progress:
         self.in_hand += 1
         self.busy_since = self.busy_since or time.monotonic()
 
-    def finish(self, messages: int) -> None:
-        """A group is done; the clock starts anew for those behind it."""
-        self.in_hand -= 1
+    def finish(self, messages: int, groups: int = 1) -> None:
+        """Groups that were taken are done; the clock starts anew for those behind them."""
+        self.in_hand -= groups
         self.handled += messages
         self.last_at = time.monotonic()
         self.busy_since = self.last_at if self.in_hand else None

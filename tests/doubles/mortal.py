@@ -249,6 +249,10 @@ class MortalDelivery(Delivery):
         super().__init__(process.truth, _Published(process, outflow), process.executor, process.metrics, **given)
         self._process = process
 
+    async def judged(self, messages: Sequence[Message], stage: Stage[Any]) -> Any:
+        """In a thread, where one that falls asleep does not take the other process of this loop with it."""
+        return await self.in_thread(self._judge, messages, stage)
+
     async def flush(self, stage: str, rows: Sequence[Outgoing], copies: Sequence[Outgoing] = ()) -> None:
         """Between commit and acknowledgement, also of a group that publishes nothing."""
         await self._process.come_to("committed, vectors not written" if rows else "committed, nothing to publish")
