@@ -9,19 +9,56 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 
 from processors.exceptions import PoisonError
 from processors.intake import Intake, Judged
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate
 from processors.rules import RuleBook
-from schemas import Turn
+from schemas import Role, Turn
 from streams.collector import settle
 from streams.grouping import is_little
 from streams.reasons import reason_of
 
 _SMALLEST = 3
 """Turns below which the way to another process and back costs more than judging them here."""
+
+
+_SAID = (
+    "记住我的储物柜号码是1234",
+    "我叫李雷,住在上海,在腾讯工作",
+    "我对花生过敏,不吃香菜",
+    "以后都用中文回答我",
+    "我喜欢爬山,不喜欢开会",
+    "下周五提醒我交报告",
+    "刚才说错了,当我没说",
+    "Remember that my locker number is 1234",
+    "My name is Ann, I live in Leeds and work at Arm.",
+    "I'm allergic to peanuts and I don't eat meat.",
+    "From now on answer in English.",
+    "I like hiking, but I hate meetings.",
+    "Remind me to call the dentist next Friday.",
+    "Scratch that, I misspoke.",
+)
+"""Of each kind of rule a sentence, in both languages."""
+
+
+def _typical() -> list[Turn]:
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    return [
+        Turn(
+            tenant="warm",
+            conversation_id="warm",
+            turn_id=str(number),
+            user_id="warm",
+            role=Role.USER,
+            text=text,
+            sent_at=at,
+            timezone="UTC",
+        )
+        for number, text in enumerate(_SAID)
+    ]
 
 
 class JudgePool:
@@ -47,9 +84,14 @@ class JudgePool:
         return [_outcome(item) for part in judged for item in part]
 
     async def warm(self) -> None:
-        """Have every judge load its rules now, and not under the first large group."""
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self._pool, _judge_here, []) for _ in range(self._processes)))
+        """Have every judge, this process included, load and compile now what most turns need.
+
+        Patterns are compiled when they are first tried (`processors.rules.late`). Under the first turns that would be a
+        second here and there; before a worker joins, its partitions are still somebody else's.
+        """
+        loop, payloads = asyncio.get_running_loop(), [turn.to_bytes() for turn in _typical()]
+        judges = [loop.run_in_executor(self._pool, _judge_here, payloads) for _ in range(self._processes)]
+        await asyncio.gather(asyncio.to_thread(_judge_with, self._intake, payloads), *judges)
 
     def close(self) -> None:
         """End the judges."""
