@@ -39,6 +39,7 @@ def statement(made: ClauseElement, values: Mapping[str, Any], dialect: Dialect, 
 
     Raises:
         KeyError: a value is missing.
+        ValueError: a list has no values; `sql.by_keys` asks nothing then.
     """
     wording = _worded(made, dialect)
     given = {**wording.fixed, **values}
@@ -46,6 +47,8 @@ def statement(made: ClauseElement, values: Mapping[str, Any], dialect: Dialect, 
     for name, bind in wording.binds.items():
         value = given[name]
         if name in wording.lists:
+            if not value:
+                raise ValueError("a list without values cannot be put into words")
             known[name] = ", ".join([literal(item if bind is None else bind(item)) for item in value])
         else:
             known[name] = literal(value if bind is None else bind(value))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from streams.grouping import groups
+from streams.grouping import Ready, groups, is_little
 
 
 class Source:
@@ -43,3 +43,43 @@ async def test_the_end_of_the_stream_lets_go_of_what_has_arrived() -> None:
     assert await anext(made) == [1, 2]
     with pytest.raises(StopAsyncIteration):
         await anext(made)
+
+
+async def test_what_is_ready_is_taken_in_order_and_never_more_than_its_size() -> None:
+    ready: Ready[str] = Ready(5)
+    for events, judged in (([1, 2], "a"), ([3], "b"), ([4, 5], "c")):
+        await ready.add(events, judged)
+    waits = asyncio.ensure_future(ready.add([6, 7], "d"))
+    await asyncio.sleep(0)
+    assert ready.take() == [([1, 2], "a"), ([3], "b"), ([4, 5], "c")]
+    await waits
+    await ready.add([8, 9], "e")
+    assert ready.take() == [([6, 7], "d"), ([8, 9], "e")]
+    assert ready.take() == []
+
+
+async def test_a_list_that_is_larger_than_all_room_goes_alone() -> None:
+    ready: Ready[str] = Ready(2)
+    await ready.add([1, 2, 3], "a")
+    waits = asyncio.ensure_future(ready.add([4], "b"))
+    await asyncio.sleep(0)
+    assert not waits.done(), "it is full"
+    assert ready.take() == [([1, 2, 3], "a")]
+    await waits
+    assert ready.take() == [([4], "b")]
+
+
+async def test_who_waits_for_room_goes_on_when_nobody_takes_any_more() -> None:
+    ready: Ready[str] = Ready(1)
+    await ready.add([1], "a")
+    waits = asyncio.ensure_future(ready.add([2], "b"))
+    await asyncio.sleep(0)
+    ready.give_up()
+    await asyncio.wait_for(waits, 5)
+
+
+def test_little_is_few_messages_and_few_bytes() -> None:
+    assert is_little([b"x" * 100] * 8)
+    assert is_little([None, b""])
+    assert not is_little([b"x"] * 9)
+    assert not is_little([b"x" * 20_000])
