@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
-import snowballstemmer
 
-from processors.keywords import CHINESE_FUNCTION_CHARACTERS, ENGLISH_STOP_WORDS, runs
+from processors.keywords import CHINESE_FUNCTION_CHARACTERS, ENGLISH_STOP_WORDS, bare, english, runs
 from sinks.embedders.text import unit_rows
 
 # Part of the name, since other features would make another vector space.
@@ -50,16 +49,19 @@ class HashingEmbedder:
         return self._dimension
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        cells: list[int] = []
+        codes: list[int] = []
         weights: list[float] = []
-        for row, text in enumerate(texts):
-            offset = row * self._dimension
-            for code, weight in _features(text).items():
-                cells.append(offset + (code >> 1) % self._dimension)
-                weights.append(weight if code & 1 else -weight)
+        lengths: list[int] = []
+        for text in texts:
+            features = _features(text)
+            codes += features
+            weights += features.values()
+            lengths.append(len(features))
+        columns = (np.array(codes, dtype=np.uint64) >> np.uint64(1)) % np.uint64(self._dimension)
+        cells = columns.astype(np.int64) + np.repeat(np.arange(len(texts)) * self._dimension, lengths)
         size = len(texts) * self._dimension
-        flat = np.bincount(np.asarray(cells, dtype=np.int64), weights=np.asarray(weights), minlength=size)
-        rows: list[list[float]] = unit_rows(flat.astype(np.float64).reshape(len(texts), self._dimension)).tolist()
+        flat = np.bincount(cells, weights=np.array(weights, dtype=np.float64), minlength=size)
+        rows: list[list[float]] = unit_rows(flat.reshape(len(texts), self._dimension)).tolist()
         return rows
 
     def embed_query(self, text: str) -> list[float]:
@@ -67,44 +69,62 @@ class HashingEmbedder:
 
 
 def _features(text: str) -> dict[int, float]:
-    """Hash code → weight, with term frequency dampened as 1 + ln(tf)."""
-    counts: dict[int, int] = {}
+    """Hash code → weight with the code's sign, with term frequency dampened as 1 + ln(tf)."""
     weights: dict[int, float] = {}
+    repeated: dict[int, int] = {}
     for kind, run in runs(text):
-        for code, weight in _cjk(run) if kind == "cjk" else _word(run):
-            counts[code] = counts.get(code, 0) + 1
-            weights[code] = weight
-    for code, tf in counts.items():
-        if tf > 1:
-            weights[code] *= 1.0 + math.log(tf)
+        for features in _cjk(run) if kind == "cjk" else (_word(run),):
+            for code, weight in features:
+                if code in weights:
+                    repeated[code] = repeated.get(code, 1) + 1
+                # A stem may be a stop word's feature (ones, one), and then the last of them says what it weighs.
+                weights[code] = weight
+    for code, tf in repeated.items():
+        weights[code] *= 1.0 + math.log(tf)
     return weights
 
 
-def _cjk(run: str) -> Iterator[tuple[int, float]]:
+_Features = tuple[tuple[int, float], ...]
+
+
+def _cjk(run: str) -> Iterator[_Features]:
     for start in range(len(run)):
-        for size, weight in ((1, _CHARACTER), (2, _PAIR), (3, _TRIPLE)):
-            if start + size <= len(run):
-                yield _gram(run[start : start + size], weight)
+        yield _grams(run[start : start + 3])
 
 
 @lru_cache(maxsize=65_536)
+def _grams(three: str) -> _Features:
+    """Those that begin where these characters do; only the end of a run has fewer than three."""
+    sizes = ((1, _CHARACTER), (2, _PAIR), (3, _TRIPLE))
+    return tuple(_gram(three[:size], weight) for size, weight in sizes if size <= len(three))
+
+
 def _gram(gram: str, weight: float) -> tuple[int, float]:
     glue = sum(character in CHINESE_FUNCTION_CHARACTERS for character in gram)
     if len(gram) == 1 and glue:
         glue = 2
-    return _code(gram), weight * _GLUED[min(glue, 2)]
+    return _feature(gram, weight * _GLUED[min(glue, 2)])
 
 
 @lru_cache(maxsize=16_384)
-def _word(word: str) -> tuple[tuple[int, float], ...]:
-    word = word.removesuffix("'s").replace("'", "")
-    if word in ENGLISH_STOP_WORDS:
-        return ((_code(f"w {word}"), _STOP_WORD),)
-    stem = snowballstemmer.stemmer("english").stemWord(word) if word.isascii() else word
+def _word(word: str) -> _Features:
+    plain = bare(word)
+    if plain in ENGLISH_STOP_WORDS:
+        return (_feature(f"w {plain}", _STOP_WORD),)
     # A long blob is not spelt alike by accident; its first 64 characters will do.
-    framed = f"<{word[:64]}>"
+    framed = f"<{plain[:64]}>"
     grams = {framed[start : start + 3] for start in range(len(framed) - 2)}
-    return ((_code(f"w {stem}"), _WORD), *sorted((_code(f"g {gram}"), _WORD_GRAM) for gram in grams))
+    return (_feature(f"w {english(word)}", _WORD), *sorted(map(_word_gram, grams)))
+
+
+@lru_cache(maxsize=16_384)
+def _word_gram(gram: str) -> tuple[int, float]:
+    return _feature(f"g {gram}", _WORD_GRAM)
+
+
+def _feature(feature: str, weight: float) -> tuple[int, float]:
+    code = _code(feature)
+    return code, weight if code & 1 else -weight
 
 
 def _code(feature: str) -> int:
