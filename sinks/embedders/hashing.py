@@ -49,19 +49,17 @@ class HashingEmbedder:
         return self._dimension
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        codes: list[int] = []
+        cells: list[int] = []
         weights: list[float] = []
-        lengths: list[int] = []
-        for text in texts:
+        dimension = self._dimension
+        for row, text in enumerate(texts):
+            offset = row * dimension
             features = _features(text)
-            codes += features
+            cells += [offset + (code >> 1) % dimension for code in features]
             weights += features.values()
-            lengths.append(len(features))
-        columns = (np.array(codes, dtype=np.uint64) >> np.uint64(1)) % np.uint64(self._dimension)
-        cells = columns.astype(np.int64) + np.repeat(np.arange(len(texts)) * self._dimension, lengths)
-        size = len(texts) * self._dimension
-        flat = np.bincount(cells, weights=np.array(weights, dtype=np.float64), minlength=size)
-        rows: list[list[float]] = unit_rows(flat.reshape(len(texts), self._dimension)).tolist()
+        size = len(texts) * dimension
+        flat = np.bincount(np.array(cells, dtype=np.int64), weights=np.array(weights), minlength=size)
+        rows: list[list[float]] = unit_rows(flat.astype(np.float64, copy=False).reshape(len(texts), dimension)).tolist()
         return rows
 
     def embed_query(self, text: str) -> list[float]:

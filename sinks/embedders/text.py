@@ -24,11 +24,13 @@ def blank_vector(dimension: int) -> list[float]:
 
 def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each row scaled to length 1; a row without direction (zeros, not finite) becomes the blank vector."""
-    rows = np.where(np.isfinite(rows), rows, 0.0)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    empty = norms[:, 0] == 0.0
-    rows[empty, 0] = 1.0
-    norms[empty] = 1.0
+    if not (norms.all() and np.isfinite(norms).all()):
+        rows = np.where(np.isfinite(rows), rows, 0.0)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        empty = norms[:, 0] == 0.0
+        rows[empty, 0] = 1.0
+        norms[empty] = 1.0
     scaled: NDArray[np.float64] = rows / norms
     return scaled
 
