@@ -8,7 +8,7 @@ is one transaction over all rows, locked in the order of their names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -19,7 +19,7 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 from processors.exceptions import PoisonError
 from sinks.truth.engine import Truth
 from sinks.truth.tables import collections
-from sinks.truth.together import Question, foresee
+from sinks.truth.together import Question, answers
 
 
 class State(StrEnum):
@@ -53,14 +53,21 @@ _LIVE, _OTHER = "live", "other"
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionRow:
-    """A collection as truth knows it. `rate` is memories a second, `done` and `total` are counts of the task at hand."""
+class Listed:
+    """Of a collection, what those who write to it or ask it need."""
 
     name: str
+    status: State
     embedder: str
     model: str
     dimension: int
-    status: State
+    calibration: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRow(Listed):
+    """A collection as truth knows it. `rate` is memories a second, `done` and `total` are counts of the task at hand."""
+
     task: Task | None
     source: Source
     rate: int | None
@@ -71,7 +78,6 @@ class CollectionRow:
     total: int
     missed: int
     repaired: int
-    calibration: str | None
     report: Mapping[str, Any] | None
     error: str | None
     started_at: datetime
@@ -96,19 +102,23 @@ def refusal(words: str) -> PoisonError:
 
 
 _EXISTING = select(collections).where(collections.c.status != State.DROPPED.value)
+_LISTED = _EXISTING.with_only_columns(*(collections.c[field.name] for field in fields(Listed)))
 
 
 def existing(connection: Connection) -> list[CollectionRow]:
     """Every collection that may still hold vectors, the live one first."""
-    found = [_row(row) for row in connection.execute(_EXISTING).mappings()]
-    return sorted(found, key=lambda row: (row.status is not State.LIVE, row.name))
+    return sorted([_row(row) for row in connection.execute(_EXISTING).mappings()], key=_live_first)
 
 
-def listed(truth: Truth) -> list[CollectionRow]:
-    """The same, in a transaction of its own."""
+def listed(truth: Truth) -> list[Listed]:
+    """The same, in a transaction of its own, and no more of each than is asked for with every write."""
     with truth.reading() as connection:
-        foresee(connection, [Question(_EXISTING)], ends=True)
-        return existing(connection)
+        rows = answers(connection, [Question(_LISTED)])
+    return sorted([Listed(name, State(status), *rest) for name, status, *rest in rows], key=_live_first)
+
+
+def _live_first(row: Listed) -> tuple[bool, str]:
+    return row.status is not State.LIVE, row.name
 
 
 def listing(connection: Connection) -> list[CollectionRow]:

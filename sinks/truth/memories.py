@@ -13,7 +13,7 @@ from processors.resolution import Change
 from schemas import Candidate, Memory, MemoryUpdated, Status, new_id
 from sinks.truth.sql import KEYS, by_keys, chunks, exactly, insert_rows, replace_rows
 from sinks.truth.tables import decisions, memories, memory_versions, reviews
-from sinks.truth.together import foresee
+from sinks.truth.together import answers
 
 _VERSIONS = select(memories.c.id, memories.c.version).where(memories.c.id.in_(KEYS))
 
@@ -87,9 +87,7 @@ def _envelope(event: MemoryUpdated) -> str:
 
 def versions_of(connection: Connection, ids: Iterable[str]) -> dict[str, int]:
     """The present version of each of these memories that exists, in a read-only transaction, which is over with that."""
-    questions = [*by_keys(_VERSIONS, ids)]
-    foresee(connection, questions, ends=True)
-    return {row.id: row.version for question in questions for row in connection.execute(*question)}
+    return dict(answers(connection, by_keys(_VERSIONS, ids)))
 
 
 def overtaking(connection: Connection, said: Mapping[str, int]) -> tuple[list[MemoryUpdated], list[str]]:

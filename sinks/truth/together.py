@@ -5,8 +5,8 @@ back, and two changes of thread on either side; among busy threads that takes te
 written with `later` waits in this process until something is read in the same transaction, or until the COMMIT, and then
 goes as one message of several statements, in the order in which they were given. So a transaction sees its own
 writes, and fails as it would have failed: at the first statement that the server refuses, and then all of it is rolled back.
-What it will read first can be asked for at once with `foresee`. Nor is the server told to roll back where it has been told
-nothing since the last COMMIT.
+What it will read first can be asked for at once with `foresee`; one that only reads is one message (`answers`). Nor is the
+server told to roll back where it has been told nothing since the last COMMIT.
 
 Values are escaped one statement at a time, exactly as the driver would for each alone; strings in a quarter of its time.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pymysql
 from pymysql.connections import MySQLResult
@@ -28,12 +28,14 @@ from sqlalchemy import Connection, Delete, Engine, Executable, Insert, Select, T
 from sinks.truth import wording
 from sinks.truth.columns import Answer
 
+T = TypeVar("T")
+
 _FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
 """FOUND_ROWS is what SQLAlchemy sets, and what flags of our own would otherwise replace."""
 
 _MOST_BYTES = 1_000_000
 """Of what waits, unless a single statement is larger; the smallest server default for a packet is 16 MB."""
-_LATER, _ASKED = "memriver_later", "memriver_asked"
+_LATER, _FAILED = "memriver_later", "memriver_failed"
 
 
 def escaped(text: str) -> str:
@@ -81,19 +83,25 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
         word: str = self.escape(value)
         return word
 
-    def foresee(self, questions: Sequence[bytes], *, ends: bool) -> None:
+    def foresee(self, questions: Sequence[bytes]) -> None:
         """Ask these now, in one message with what waits; they are answered when they are asked."""
-        self.query(b";".join([*questions, b"ROLLBACK"] if ends else questions))
+        self._answers = dict(zip(questions, self._asked(questions), strict=True))
+
+    def ask(self, questions: Sequence[bytes]) -> list[wording.Rows]:
+        """The rows of each; the transaction, in which nothing was written, is over in the same message."""
+        *answers, _rollback = self._asked([*questions, b"ROLLBACK"])
+        self._told = False
+        return [answer.rows for answer in answers]
+
+    def _asked(self, statements: Sequence[bytes]) -> list[MySQLResult]:
+        self.query(b";".join(statements))
         answers = [self._result]
-        for _ in questions[1:]:
+        for _ in statements[1:]:
             self.next_result()
             answers.append(self._result)
-        if ends:
-            self.next_result()
-            self._told = False
         for answer in answers:
             answer.has_next = False
-        self._answers = dict(zip(questions, answers, strict=True))
+        return answers
 
     def query(self, sql: str | bytes | bytearray, unbuffered: bool = False) -> int:
         """As the driver's; what waits goes in front of it, in the same message."""
@@ -224,28 +232,52 @@ Questions = Iterator[Question]
 """What a function asks, by a function of its own, so that whoever calls it can foresee it."""
 
 
-def foresee(connection: Connection, questions: Iterable[Question], *, ends: bool = False) -> None:
+def foresee(connection: Connection, questions: Iterable[Question]) -> None:
     """Ask in one round trip what the transaction is about to ask.
 
     Each of these that is then asked, in the same words and before anything else is asked or written, is answered from
-    there; so what is foreseen wrongly costs time and nothing else. Locks are taken in the order given. With `ends` the
-    transaction, in which nothing was written, is over in the same round trip; what is asked besides is another one's. Does
-    nothing on SQLite.
+    there; so what is foreseen wrongly costs time and nothing else. Locks are taken in the order given. Does nothing on
+    SQLite.
     """
     driver = connection.connection.dbapi_connection
+    if isinstance(driver, _Connection):
+        words = _words(connection, driver, questions)
+        if words:
+            _by_the_driver(connection, partial(driver.foresee, words))
+
+
+def answers(connection: Connection, questions: Iterable[Question]) -> list[tuple[Any, ...]]:
+    """The rows of one question after the other, in a transaction that asks nothing else and writes nothing.
+
+    Where there is a server, it is over in the same round trip, and holds no lock any more.
+    """
+    asked = [*questions]
+    driver = connection.connection.dbapi_connection
     if not isinstance(driver, _Connection):
-        return
-    words = [
+        return [tuple(row) for question in asked for row in connection.execute(*question)]
+    words = _words(connection, driver, asked)
+    found = _by_the_driver(connection, partial(driver.ask, words)) if words else []
+    return [
+        row
+        for question, rows in zip(asked, found, strict=True)
+        for row in wording.answer(question.select, rows, connection.dialect)
+    ]
+
+
+def _words(connection: Connection, driver: _Connection, questions: Iterable[Question]) -> list[bytes]:
+    return [
         wording.statement(select, values or {}, connection.dialect, driver.literal).encode(driver.encoding)
         for select, values in questions
     ]
-    if words:
-        _by_the_driver(connection, partial(driver.foresee, words, ends=ends))
 
 
-def _by_the_driver(connection: Connection, work: Callable[[], None]) -> None:
-    """By way of SQLAlchemy, which knows what a driver's error means for its connection."""
-    connection.exec_driver_sql("", execution_options={_ASKED: work, "no_parameters": True})
+def _by_the_driver(connection: Connection, work: Callable[[], T]) -> T:
+    """An error is raised by way of SQLAlchemy, which knows what a driver's error means for its connection."""
+    try:
+        return work()
+    except BaseException as error:
+        connection.exec_driver_sql("", execution_options={_FAILED: error, "no_parameters": True})
+        raise
 
 
 def listen(engine: Engine) -> None:
@@ -253,7 +285,7 @@ def listen(engine: Engine) -> None:
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "do_execute", _keep)
     event.listen(engine, "do_executemany", _keep_many)
-    event.listen(engine, "do_execute_no_params", _ask)
+    event.listen(engine, "do_execute_no_params", _fail)
 
 
 def _connect(_dialect: Any, _record: Any, args: list[Any], settings: dict[str, Any]) -> _Connection:
@@ -276,9 +308,8 @@ def _keep_many(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     return True
 
 
-def _ask(_cursor: Any, _statement: str, context: Any) -> bool:
-    work = context.execution_options.get(_ASKED)
-    if work is None:
-        return False
-    work()
-    return True
+def _fail(_cursor: Any, _statement: str, context: Any) -> bool:
+    error = context.execution_options.get(_FAILED)
+    if error is not None:
+        raise error
+    return False

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ClauseElement, Dialect, Insert, Table
+from sqlalchemy import ClauseElement, Dialect, Insert, Select, Table
 from sqlalchemy.types import TypeEngine
 
 Literal = Callable[[Any], str]
 """The driver's word for a value, quotes included."""
+Rows = Sequence[tuple[Any, ...]]
+"""As the driver gives them."""
 _Bind = Callable[[Any], Any] | None
 
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
@@ -55,6 +57,17 @@ def statement(made: ClauseElement, values: Mapping[str, Any], dialect: Dialect, 
     return wording.text % known
 
 
+def answer(select: Select[Any], found: Rows, dialect: Dialect) -> Rows:
+    """The rows of this select with each value as `Connection.execute` would give it."""
+    processors = _reading(select, dialect)
+    if not any(processors):
+        return found
+    return [
+        tuple([value if read is None else read(value) for read, value in zip(processors, row, strict=True)])
+        for row in found
+    ]
+
+
 def rows(
     insert: Insert, table: Table, given: Sequence[Mapping[str, Any]], dialect: Dialect, literal: Literal, *, most: int
 ) -> Iterator[str]:
@@ -89,6 +102,12 @@ def _worded(made: ClauseElement, dialect: Dialect) -> _Wording:
         lists=lists,
         fixed={name: parameter.value for name, parameter in names.items() if not parameter.required},
     )
+
+
+@lru_cache(maxsize=256)
+def _reading(select: Select[Any], dialect: Dialect) -> tuple[_Bind, ...]:
+    kinds = [column.type.dialect_impl(dialect) for column in select.selected_columns]
+    return tuple(kind.result_processor(dialect, None) for kind in kinds)
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from processors.ports import Embedder
 from sinks.embedders.calibration import Calibration, calibration_for
-from sinks.truth.collections import CollectionRow
+from sinks.truth.collections import Listed
 from sinks.vectors.protocol import VectorStore, collection_name
 
 
@@ -65,6 +65,6 @@ class OneCollection:
         action(self._collection)
 
 
-def calibration_of(row: CollectionRow) -> Calibration:
+def calibration_of(row: Listed) -> Calibration:
     """What was measured for the collection, or the built-in one of its model."""
     return Calibration.from_json(row.calibration) if row.calibration is not None else calibration_for(row.model)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from processors.exceptions import FatalError, MemriverError
 from sinks.embedders.late import LateEmbedder, OpenEmbedder
 from sinks.truth import Truth, collections
-from sinks.truth.collections import CollectionRow, State
+from sinks.truth.collections import Listed, State
 from sinks.vectors.collection import Collection, calibration_of
 from sinks.vectors.protocol import VectorStore
 
@@ -119,7 +119,7 @@ class Collections:
             elif row.status is not State.DROPPING:
                 self._write_beside(row, action)
 
-    def _write_beside(self, row: CollectionRow, action: Callable[[Collection], None]) -> None:
+    def _write_beside(self, row: Listed, action: Callable[[Collection], None]) -> None:
         if self._monotonic() >= self._resting.get(row.name, 0.0):
             try:
                 with self.using(row) as collection:
@@ -131,14 +131,14 @@ class Collections:
                 log.warning("a change did not reach %s, which a repair must make good: %s", row.name, error)
         self._truth.run(lambda connection: collections.missed(connection, row.name))
 
-    def listed(self) -> list[CollectionRow]:
+    def listed(self) -> list[Listed]:
         """What truth lists now, the live one first."""
         rows = collections.listed(self._truth)
         self._close_all_but({row.name for row in rows})
         return rows
 
     @contextmanager
-    def using(self, row: CollectionRow) -> Iterator[Collection]:
+    def using(self, row: Listed) -> Iterator[Collection]:
         """One of the listed ones.
 
         Raises:
@@ -172,7 +172,7 @@ class Collections:
         """Look now, and wait for it: after this call `live()` is what truth says."""
         self._look()
 
-    def discard(self, row: CollectionRow) -> None:
+    def discard(self, row: Listed) -> None:
         """Delete a collection with all its vectors, as soon as nobody here uses it. Doing it again is harmless.
 
         Raises:
@@ -198,7 +198,7 @@ class Collections:
             for entry in entries:
                 entry.collection.store.close()
 
-    def _enter(self, row: CollectionRow, *, kept: bool) -> _Open:
+    def _enter(self, row: Listed, *, kept: bool) -> _Open:
         while True:
             with self._idle:
                 entry = self._opened.get(row.name)
@@ -209,7 +209,7 @@ class Collections:
                     return entry
             self._open(row)
 
-    def _open(self, row: CollectionRow) -> None:
+    def _open(self, row: Listed) -> None:
         with self._opening:
             with self._idle:
                 if row.name in self._opened:
@@ -222,7 +222,7 @@ class Collections:
                 self._opened[row.name] = _Open(collection, embedder, calibration=row.calibration)
         self._undo_if_dropped(row)
 
-    def _undo_if_dropped(self, row: CollectionRow) -> None:
+    def _undo_if_dropped(self, row: Listed) -> None:
         """A collection that was dropped while it was being opened has been made anew by opening it."""
         with self._truth.reading() as connection:
             now = collections.get(connection, row.name)
@@ -232,7 +232,7 @@ class Collections:
             self.discard(row)
             raise FatalError(f"{row.name} was dropped meanwhile")
 
-    def _update(self, entry: _Open, row: CollectionRow) -> None:
+    def _update(self, entry: _Open, row: Listed) -> None:
         """State and calibration may change while it is open; the store and the model never do."""
         live = row.status is State.LIVE
         old = entry.collection

@@ -18,7 +18,7 @@ from sinks.truth import Truth, outbox
 from sinks.truth.outbox import Outgoing
 from sinks.truth.sql import insert_rows, replace_rows
 from sinks.truth.tables import owners
-from sinks.truth.together import Question, escaped, foresee, later
+from sinks.truth.together import Question, answers, escaped, foresee, later
 from tests.doubles.records import at
 
 pytestmark = pytest.mark.services
@@ -77,8 +77,7 @@ def test_a_question_alone_is_one_message(mariadb_truth: Truth, sent: list[str]) 
     named = sa.select(owners.c.seq).where(owners.c.owner == "ann")
     sent.clear()
     with mariadb_truth.reading() as connection:
-        foresee(connection, [Question(named), Question(named.with_for_update())], ends=True)
-        assert [connection.execute(named).scalar(), connection.execute(named.with_for_update()).scalar()] == [7, 7]
+        assert answers(connection, [Question(named), Question(named.with_for_update())]) == [(7,), (7,)]
         assert len(sent) == 1
         # Its lock is gone as well.
         with mariadb_truth.begin() as other:
@@ -254,3 +253,14 @@ def test_a_connection_that_breaks_before_they_are_sent_costs_one_attempt(
     mariadb_truth.run(work)
     assert len(attempts) == 2
     assert held(mariadb_truth) == {"ann": 0}
+
+
+def test_answers_are_what_sqlalchemy_would_give(mariadb_truth: Truth, sqlite_truth: Truth) -> None:
+    questions = [Question(sa.select(owners).order_by(owners.c.owner)), Question(sa.select(sa.func.count(owners.c.seq)))]
+    for truth in (mariadb_truth, sqlite_truth):
+        truth.run(lambda connection: insert_rows(connection, owners, [owner("ann", 7), owner(AWKWARD)]))
+        with truth.reading() as connection:
+            found = answers(connection, questions)
+            assert answers(connection, []) == []
+        with truth.reading() as connection:
+            assert found == [tuple(row) for question in questions for row in connection.execute(*question)]
