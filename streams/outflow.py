@@ -41,15 +41,15 @@ class Outflow:
         """Write vectors of the events among `messages`, then publish all of them in order; and again what is further by then."""
         loop = asyncio.get_running_loop()
         while messages:
-            events = [item.payload for item in messages if item.topic == "memory_updated" and item.payload is not None]
+            events = [item for item in messages if item.topic == "memory_updated" and item.payload is not None]
             memories = await loop.run_in_executor(self._executor, self._project, events) if events else []
             await self._producer.publish(messages)
             said = _said(messages, memories)
             messages = await loop.run_in_executor(self._executor, self._overtaking, said) if said else []
 
-    def _project(self, events: Sequence[bytes]) -> list[Memory]:
+    def _project(self, events: Sequence[Outgoing]) -> list[Memory]:
         """The memories as they are about to be published, in this order."""
-        memories = [MemoryUpdated.from_bytes(event).memory for event in events]
+        memories = [_memory(event) for event in events]
         self._projection.write(memories)
         return memories
 
@@ -69,6 +69,10 @@ class Outflow:
             log.warning("%d events came after newer ones: truth is sent once more", len(newer) + len(gone))
         again = between + [message for event in newer for message in _messages(event)]
         return again + [_tombstone(key, said[key].owner_key, said[key].version) for key in gone]
+
+
+def _memory(event: Outgoing) -> Memory:
+    return event.memory or MemoryUpdated.from_bytes(event.payload or b"").memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ def _tombstone(key: str, owner_key: str, version: int) -> Outgoing:
 
 def _messages(event: MemoryUpdated) -> list[Outgoing]:
     key, owner_key = event.memory.id, event.memory.owner_key
-    messages = [Outgoing("memory_updated", key, owner_key, event.to_bytes())]
+    messages = [Outgoing("memory_updated", key, owner_key, event.to_bytes(), memory=event.memory)]
     if event.memory.status is Status.DELETED:
         messages.append(_tombstone(key, owner_key, event.memory.version))
     return messages

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Select, bindparam, delete, func, or_, select, text
 
+from schemas import Memory
 from sinks.truth.sql import KEYS, by_keys, chunks, insert_rows
 from sinks.truth.tables import inbox, outbox
 from sinks.truth.together import Question, Questions, prepared
@@ -41,7 +42,8 @@ def _next_id() -> int:
 class Outgoing:
     """A message to publish; `partition_key` chooses the partition.
 
-    `payload` None is a tombstone, and `version`, which goes into the message's header of that name, what it ends.
+    `payload` None is a tombstone, and `version`, which goes into the message's header of that name, what it ends. `memory`
+    is what the payload, an event, says; None when nobody has it at hand.
     """
 
     topic: str
@@ -51,12 +53,13 @@ class Outgoing:
     source_partition: int = 0
     id: int = 0
     version: int | None = None
+    memory: Memory | None = field(default=None, compare=False, repr=False)
 
 
 def put(connection: Connection, stage: str, messages: Sequence[Outgoing], now: datetime) -> list[Outgoing]:
     """Write the messages in order; returns them with their ids."""
     rows = [
-        Outgoing(m.topic, m.key, m.partition_key, m.payload, m.source_partition, _next_id(), m.version)
+        Outgoing(m.topic, m.key, m.partition_key, m.payload, m.source_partition, _next_id(), m.version, m.memory)
         for m in messages
     ]
     insert_rows(

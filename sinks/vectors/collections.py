@@ -133,9 +133,22 @@ class Collections:
 
     def listed(self) -> list[Listed]:
         """What truth lists now, the live one first."""
+        asked_at = self._monotonic()
         rows = collections.listed(self._truth)
         self._close_all_but({row.name for row in rows})
+        for row in rows:
+            if row.status is State.LIVE:
+                self._is_live(row, asked_at)
         return rows
+
+    def _is_live(self, row: Listed, asked_at: float) -> None:
+        """Truth says so. If it is in use, nobody needs to look aside: a busy writer asks more often than once a second."""
+        with self._idle:
+            entry = self._opened.get(row.name)
+            if entry is not None and row.name == self._live:
+                self._update(entry, row)
+                self._looked_at = max(self._looked_at, asked_at)
+                self.trouble = None
 
     @contextmanager
     def using(self, row: Listed) -> Iterator[Collection]:

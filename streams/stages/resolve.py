@@ -386,7 +386,7 @@ class ResolveStage:
             )
             events.append(event)
             partition = work.partitions[owner_key]
-            out.append(Outgoing("memory_updated", memory.id, owner_key, event.to_bytes(), partition))
+            out.append(Outgoing("memory_updated", memory.id, owner_key, event.to_bytes(), partition, memory=memory))
             if memory.status is Status.DELETED:
                 out.append(Outgoing("memory_updated", memory.id, owner_key, None, partition, version=memory.version))
             if change.change is ChangeKind.QUARANTINED and not _is_asked(connection, change):

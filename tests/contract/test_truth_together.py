@@ -17,6 +17,7 @@ from schemas import digest
 from sinks.truth import Truth, outbox
 from sinks.truth.outbox import Outgoing
 from sinks.truth.sql import insert_rows, replace_rows
+from sinks.truth.tables import outbox as outbox_table
 from sinks.truth.tables import owners
 from sinks.truth.together import Question, answers, escaped, foresee, later
 from tests.doubles.records import at
@@ -256,9 +257,11 @@ def test_a_connection_that_breaks_before_they_are_sent_costs_one_attempt(
 
 
 def test_answers_are_what_sqlalchemy_would_give(mariadb_truth: Truth, sqlite_truth: Truth) -> None:
-    questions = [Question(sa.select(owners).order_by(owners.c.owner)), Question(sa.select(sa.func.count(owners.c.seq)))]
+    """Times are aware, bytes are bytes, nothing is None."""
+    rows = [Outgoing("turns", AWKWARD[:32], "k", bytes(range(256))), Outgoing("turns", "m", "k", None, version=3)]
+    questions = [Question(sa.select(outbox_table)), Question(sa.select(sa.func.count()).select_from(owners))]
     for truth in (mariadb_truth, sqlite_truth):
-        truth.run(lambda connection: insert_rows(connection, owners, [owner("ann", 7), owner(AWKWARD)]))
+        truth.run(lambda connection: outbox.put(connection, "ingest", rows, at(1)))
         with truth.reading() as connection:
             found = answers(connection, questions)
             assert answers(connection, []) == []
