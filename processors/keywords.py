@@ -118,8 +118,9 @@ def tokens(text: str) -> list[str]:
 
 def sparse(text: str) -> Sparse:
     """The document side: BM25 term frequency, saturated by `K1` and normalised for length by `B`."""
-    counts = Counter(tokens(text))
-    norm = K1 * (1 - B + B * counts.total() / AVERAGE_TOKENS)
+    found = tokens(text)
+    counts = Counter(found)
+    norm = K1 * (1 - B + B * len(found) / AVERAGE_TOKENS)
     return _vector({token: count * (K1 + 1) / (count + norm) for token, count in counts.items()})
 
 

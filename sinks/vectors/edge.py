@@ -237,9 +237,9 @@ class EdgeVectors:
         self._outage, self._unflushed = None, 0
 
     def _newer(self, points: list[Point], version: int) -> list[Point]:
-        """Those of `points`, all of one version, that the fence lets in. The lock is held."""
+        """Those of `points`, all of one version and each id once, that the fence lets in. The lock is held."""
         self._open_again()
-        ids: list[Any] = p.canonical_ids([point.id for point in points])
+        ids: list[Any] = [point.id for point in points]
         with _fatal("cannot read points"):
             held = self._open().retrieve(ids, with_payload=["version"], with_vector=False)
         refused = {str(record.id) for record in held if int((record.payload or {}).get("version", 0)) >= version}
