@@ -18,12 +18,18 @@ from typing import Any
 import regex
 
 from processors.documents import parse_texts
+from processors.literals import Literals
 
 _GAP = regex.compile(r"~(\d)")
 _NAME = regex.compile(r"<([a-z_]+)>")
 _SEPARATOR = r"[^\w\n]{1,4}"
 _BEFORE = 48
 """Characters before a hit that `unless` may look at: a clause, not a page."""
+
+
+_WORD = regex.compile(r"[a-zà-öø-ÿ']+")
+_KEPT = 64
+"""Texts about which an answer is kept: several rooms ask about the same few of one candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +46,43 @@ class PatternRule:
     matches: tuple[str, ...]
     spares: tuple[str, ...]
 
-    def applies(self, words: frozenset[str], text: str) -> bool:
-        """Cheap test whether the pattern is worth trying. `words` are the lower-case Latin words of `text`."""
-        if self.also and self.also.isdisjoint(words):
-            return False
-        return not self.words.isdisjoint(words) or any(part in text for part in self.parts)
-
     def hits(self, text: str) -> bool:
         """Whether the pattern occurs in lower-case, NFKC text and is not cancelled by what stands before it."""
         for match in self.pattern.finditer(text):
             if self.unless is None or not self.unless.search(text[max(0, match.start() - _BEFORE) : match.start()]):
                 return True
         return False
+
+
+class Catalogue:
+    """Rules in file order, and in one look those of them whose patterns are worth trying on a text."""
+
+    def __init__(self, rules: Iterable[PatternRule]) -> None:
+        self.rules = tuple(rules)
+        self._parts = Literals([rule.parts for rule in self.rules])
+        self._words: dict[str, list[int]] = {}
+        for number, rule in enumerate(self.rules):
+            for word in rule.words:
+                self._words.setdefault(word, []).append(number)
+        self._known = lru_cache(maxsize=_KEPT)(self._possible)
+
+    def possible(self, plain: str) -> tuple[PatternRule, ...]:
+        """The rules one of whose words or fragments (and one of whose `also`) stands in a text in normal form."""
+        return self._known(plain)
+
+    def _possible(self, plain: str) -> tuple[PatternRule, ...]:
+        words = words_of(plain)
+        numbers = self._parts.owners_in(plain)
+        for word in self._words.keys() & words:
+            numbers.update(self._words[word])
+        found = (self.rules[number] for number in sorted(numbers))
+        return tuple(rule for rule in found if not rule.also or not rule.also.isdisjoint(words))
+
+
+@lru_cache(maxsize=_KEPT)
+def words_of(plain: str) -> frozenset[str]:
+    """The Latin words of a text in normal form."""
+    return frozenset(_WORD.findall(plain))
 
 
 def read_yaml(name: str) -> Any:
@@ -72,7 +103,7 @@ def expand(pattern: str, define: dict[str, str]) -> str:
     return pattern.replace(" ", _SEPARATOR)
 
 
-def load_rules(name: str) -> tuple[PatternRule, ...]:
+def load_rules(name: str) -> Catalogue:
     """The rules of a YAML file with `define` and `rules` sections, in file order.
 
     Raises:
@@ -80,7 +111,7 @@ def load_rules(name: str) -> tuple[PatternRule, ...]:
     """
     data = read_yaml(name)
     define: dict[str, str] = data.get("define", {})
-    return tuple(_rule(row, define) for row in data["rules"])
+    return Catalogue(_rule(row, define) for row in data["rules"])
 
 
 def _rule(row: dict[str, Any], define: dict[str, str]) -> PatternRule:
@@ -106,6 +137,6 @@ def _words(entries: Iterable[str], define: dict[str, str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=8)
-def rules_of(name: str) -> tuple[PatternRule, ...]:
+def rules_of(name: str) -> Catalogue:
     """`load_rules`, once per process: the files are part of the release and do not change under it."""
     return load_rules(name)

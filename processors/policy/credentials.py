@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 import regex
 
+from processors.literals import Literals
 from processors.policy.catalogue import read_yaml
 from processors.policy.spans import SECRET_MARK, PiiKind, Span
 from processors.policy.threats import has_long_token
@@ -112,6 +113,7 @@ class SecretFinder:
 
     def __init__(self) -> None:
         self._rules = secret_rules()
+        self._parts = Literals([rule.parts for rule in self._rules])
         # Imported here, not with the module: detect-secrets pulls in an HTTP client; only a running gate should pay.
         self._plugins = [
             cast(_Plugin, getattr(import_module(f"detect_secrets.plugins.{module}"), name)())
@@ -120,12 +122,9 @@ class SecretFinder:
 
     def find(self, text: str) -> Iterator[Span]:
         """Spans of secrets; they may overlap."""
-        lower = text.lower()
-        for rule in self._rules:
-            if any(part in lower for part in rule.parts):
-                for match in rule.pattern.finditer(text):
-                    start = match.start("secret")
-                    yield _span(start, match["secret"])
+        for number in sorted(self._parts.owners_in(text.lower())):
+            for match in self._rules[number].pattern.finditer(text):
+                yield _span(match.start("secret"), match["secret"])
         if has_long_token(text):
             yield from self._services(text)
             for match in _RANDOM.finditer(text):

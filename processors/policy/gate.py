@@ -15,7 +15,7 @@ from processors.policy.identity import kind_of_attribute
 from processors.policy.masking import Masked, Masker, apply, apply_literals
 from processors.policy.profile import is_stated, topic_of
 from processors.policy.spans import IDENTITY_KINDS, PiiKind, Span
-from processors.policy.threats import ThreatScanner, has_url, normal_text, words_of
+from processors.policy.threats import ThreatScanner, has_url, normal_text
 from processors.policy.thresholds import Thresholds, is_experience, is_rule
 from processors.policy.verdict import Decision, PolicySettings, Verdict
 from processors.slots import namespace_of
@@ -163,8 +163,7 @@ class PolicyGate:
             and not is_experience(candidate)
         ):
             plain = normal_text("\n".join(said))
-            words = words_of(plain)
-            found.update(dict.fromkeys(r.kind for r in self._external if r.applies(words, plain) and r.hits(plain)))
+            found.update(dict.fromkeys(r.kind for r in self._external.possible(plain) if r.hits(plain)))
         return tuple(found)
 
     def _outside(

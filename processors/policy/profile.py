@@ -11,13 +11,17 @@ from functools import lru_cache
 
 import regex
 
-from processors.policy.catalogue import read_yaml
-from processors.policy.threats import normal_text, words_of
+from processors.literals import Literals
+from processors.policy.catalogue import read_yaml, words_of
+from processors.policy.threats import normal_text
 from schemas import Candidate, Channel, SourceKind
 
 _SELF_NAMING = frozenset({"marital", "gender", "sexuality"})
 _COMMON = frozenset("教徒族病症性恋者人的有是对过敏用户我不严重轻度患")
 """Characters that values of one topic share: they say nothing about which one it is."""
+_OWN = regex.compile(r"\b(?:i am|i'm|i have|i've|i was)\b")
+_CLAUSE_END = regex.compile(r"[，。！；,;.!\n]")
+_LONG_WORD = regex.compile(r"[a-z]{4,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ class _Topic:
 @dataclass(frozen=True, slots=True)
 class _Lexicon:
     topics: dict[str, _Topic]
-    parts: tuple[str, ...]
+    # Of two owners: the terms that may stand anywhere, and those that begin a word.
+    literals: Literals
     prefixes: tuple[str, ...]
     claims: regex.Pattern[str]
     first_person: regex.Pattern[str]
@@ -50,13 +55,16 @@ def _lexicon() -> _Lexicon:
         for name, row in data["topics"].items()
     }
 
+    parts = tuple(term for row in rows for term in (*row["zh"], *(t for t in row["en"] if not t.isalpha())))
+    prefixes = tuple(term for row in rows for term in row["en"] if term.isalpha())
+
     def both(section: str) -> regex.Pattern[str]:
         return regex.compile(f"(?:{data[section]['zh']})|(?:{data[section]['en']})", regex.ASCII)
 
     return _Lexicon(
         topics=topics,
-        parts=tuple(term for row in rows for term in (*row["zh"], *(t for t in row["en"] if not t.isalpha()))),
-        prefixes=tuple(term for row in rows for term in row["en"] if term.isalpha()),
+        literals=Literals((parts, prefixes)),
+        prefixes=prefixes,
         claims=both("claims"),
         first_person=both("first_person"),
         dropped_subject=both("dropped_subject"),
@@ -79,15 +87,18 @@ def topic_of(candidate: Candidate) -> str | None:
         return "health"
     lexicon = _lexicon()
     claim = normal_text(candidate.text)
-    if not any(part in claim for part in lexicon.parts) and not any(
-        word.startswith(lexicon.prefixes) for word in words_of(claim)
-    ):
+    if not _has_term(claim, lexicon):
         return None
     for name, topic in lexicon.topics.items():
         # Words such as "girl" or "single" mean too many things to make a claim outside their own slot.
         if name not in ("gender", "marital") and topic.terms.search(claim) and lexicon.claims.search(claim):
             return name
     return None
+
+
+def _has_term(claim: str, lexicon: _Lexicon) -> bool:
+    found = lexicon.literals.owners_in(claim)
+    return 0 in found or (1 in found and any(word.startswith(lexicon.prefixes) for word in words_of(claim)))
 
 
 @lru_cache(maxsize=1024)
@@ -109,7 +120,7 @@ def is_stated(candidate: Candidate, topic: str, source: SourceKind) -> bool:
 def _states(quote: str, value: str, topic_name: str, lexicon: _Lexicon, candidate: Candidate) -> bool:
     topic = lexicon.topics[topic_name]
     said = normal_text(quote)
-    clauses = [clause for clause in regex.split(r"[，。！；,;.!\n]", said) if clause.strip()]
+    clauses = [clause for clause in _CLAUSE_END.split(said) if clause.strip()]
     for clause in clauses if len(clauses) > 1 else [said]:
         if lexicon.not_a_statement.search(clause) and candidate.channel is not Channel.RULE:
             continue
@@ -128,16 +139,14 @@ def _states(quote: str, value: str, topic_name: str, lexicon: _Lexicon, candidat
 def _about_another(clause: str, quote: str, lexicon: _Lexicon) -> bool:
     if lexicon.other_person_zh.search(clause):
         return not clause.lstrip().startswith(("我是", "我有", "我对", "我患", "我得", "我信"))
-    return lexicon.other_person_en.search(clause) is not None and not regex.search(
-        r"\b(?:i am|i'm|i have|i've|i was)\b", clause
-    )
+    return lexicon.other_person_en.search(clause) is not None and not _OWN.search(clause)
 
 
 def _shares(value: str, clause: str) -> bool:
     """Whether the value, or much of it, stands in the clause: the model may have trimmed or inflected it."""
     if value in clause:
         return True
-    words = {word for word in regex.findall(r"[a-z]{4,}", value)}
+    words = set(_LONG_WORD.findall(value))
     if words and any(word[:5] in clause for word in words):
         return True
     han = [c for c in value if "\u4e00" <= c <= "\u9fff" and c not in _COMMON]

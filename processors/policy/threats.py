@@ -18,12 +18,11 @@ from urllib.parse import unquote
 
 import regex
 
-from processors.policy.catalogue import PatternRule, rules_of
+from processors.policy.catalogue import Catalogue, PatternRule, rules_of
 
 MAX_SCAN = 20_000
 """Characters that are scanned; a candidate is a sentence, and an evidence quote at most a turn."""
 
-_WORD = regex.compile(r"[a-zà-öø-ÿ']+")
 _ODD = regex.compile(r"[^\x20-\x7e\n\u3000-\u303f\u3400-\u9fff\uff00-\uffef‘’“”…—·]")
 _HIDDEN = regex.compile(
     # tag characters that are not a sub-division flag, overrides before letters, invisible characters inside words
@@ -102,10 +101,9 @@ class ThreatScanner:
         return tuple(found)
 
     def _kinds(self, plain: str) -> Iterator[str]:
-        words = words_of(plain)
         seen: set[str] = set()
-        for rule in self._rules:
-            if rule.kind not in seen and rule.applies(words, plain) and rule.hits(plain):
+        for rule in self._rules.possible(plain):
+            if rule.kind not in seen and rule.hits(plain):
                 seen.add(rule.kind)
                 yield rule.kind
 
@@ -115,16 +113,10 @@ def normal_text(text: str) -> str:
     return _normal(text[:MAX_SCAN])
 
 
-@lru_cache(maxsize=64)
-def words_of(plain: str) -> frozenset[str]:
-    """The Latin words of a text in normal form; the last few are kept, since several rooms ask about one candidate."""
-    return frozenset(_WORD.findall(plain))
-
-
 def rule_hits(rule: PatternRule, text: str) -> bool:
     """Whether one rule, with its word filter, fires on a text; what the rules' own examples are tested with."""
     plain = normal_text(text)
-    return rule.applies(words_of(plain), plain) and rule.hits(plain)
+    return bool(Catalogue((rule,)).possible(plain)) and rule.hits(plain)
 
 
 @lru_cache(maxsize=64)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from processors.policy.catalogue import PatternRule, rules_of
-from processors.policy.threats import normal_text, words_of
+from processors.policy.catalogue import rules_of
+from processors.policy.threats import normal_text
 from schemas import Candidate, Category, Channel, MemoryType, Operation, SourceKind, Turn
 
-_FILE = "thresholds.yaml"
 _FLEETING = frozenset({Category.FACT, Category.PREFERENCE, Category.INSTRUCTION, Category.NOTE})
 _EXPERIENCE = frozenset({Category.LESSON, Category.TASK})
 _GUARDED_SLOTS = (
@@ -40,9 +39,7 @@ class Thresholds:
     """Judges worth and weight of a candidate; stateless after construction."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, tuple[PatternRule, ...]] = {}
-        for rule in rules_of(_FILE):
-            self._rules[rule.kind] = (*self._rules.get(rule.kind, ()), rule)
+        self._rules = rules_of("thresholds.yaml")
 
     def is_guarded(self, candidate: Candidate) -> bool:
         """Safety, permission, compliance or payment is being changed."""
@@ -55,7 +52,7 @@ class Thresholds:
         """`mood`, `momentary`, or None for something that may last. A stated end of validity already says how long."""
         if candidate.valid_to is not None or candidate.operation is not Operation.ASSERT:
             return None
-        said = [candidate.text, *(evidence.quote for evidence in candidate.evidence)]
+        said = dict.fromkeys((candidate.text, *(evidence.quote for evidence in candidate.evidence)))
         if any(self._any("lasting", text) for text in said):
             return None
         if candidate.category not in (Category.TASK, Category.GOAL, Category.LESSON) and any(
@@ -79,8 +76,7 @@ class Thresholds:
 
     def _any(self, kind: str, text: str) -> bool:
         plain = normal_text(text)
-        words = words_of(plain)
-        return any(rule.applies(words, plain) and rule.hits(plain) for rule in self._rules[kind])
+        return any(rule.kind == kind and rule.hits(plain) for rule in self._rules.possible(plain))
 
 
 def is_experience(candidate: Candidate) -> bool:

@@ -9,7 +9,7 @@ from processors.policy.credentials import SecretFinder, SecretRule, secret_rules
 from processors.policy.threats import ThreatScanner, rule_hits
 
 PATTERN_FILES = ("threats.yaml", "external.yaml", "thresholds.yaml")
-PATTERN_RULES = [rule for name in PATTERN_FILES for rule in rules_of(name)]
+PATTERN_RULES = [rule for name in PATTERN_FILES for rule in rules_of(name).rules]
 
 
 @pytest.mark.parametrize("rule", PATTERN_RULES, ids=lambda rule: rule.id)
@@ -29,7 +29,7 @@ def test_a_secret_rule_matches_and_spares_its_examples(rule: SecretRule) -> None
 
 @pytest.mark.parametrize("name", PATTERN_FILES)
 def test_rule_ids_are_unique(name: str) -> None:
-    ids = [rule.id for rule in rules_of(name)]
+    ids = [rule.id for rule in rules_of(name).rules]
     assert len(ids) == len(set(ids))
 
 
