@@ -9,7 +9,7 @@ import pytest
 from processors.intake import Intake, Judged
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
-from processors.rules import RuleBook, late
+from processors.rules import RuleBook, late, loading
 from processors.rules.late import early
 from schemas import Turn
 from streams.judging import JudgePool
@@ -48,8 +48,15 @@ async def test_a_long_turn_is_judged_like_a_short_one(pool: JudgePool) -> None:
     assert [verdict.candidate.value for verdict in judged.verdicts] == ["Leeds"]
 
 
+@pytest.fixture
+def nothing_compiled() -> None:
+    """As in a new process: other tests have tried these patterns."""
+    loading.packaged_rules.cache_clear()
+    loading._compiled.cache_clear()
+
+
 async def test_what_most_turns_need_is_compiled_before_the_first_one(
-    pool: JudgePool, monkeypatch: pytest.MonkeyPatch
+    nothing_compiled: None, pool: JudgePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
 
