@@ -119,6 +119,8 @@ def language_of(text: str) -> str:
 
 def found(pattern: Pattern, piece: str, *, how: str = "fullmatch") -> regex.Match[str] | None:
     """The match of `pattern`; none when it takes too long. `how` is fullmatch, match or search."""
+    if pattern.lacks(piece):
+        return None
     try_it: Callable[..., regex.Match[str] | None] = getattr(pattern, how)
     if len(piece) <= _SHORT:
         # Looking at the clock costs more than most patterns do.
