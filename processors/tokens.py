@@ -9,7 +9,8 @@ _PIECE: Final = re.compile(
     r"(?P<word>[A-Za-z]+)"
     r"|(?P<number>\d+)"
     r"|(?P<space>\s+)"
-    r"|(?P<cjk>[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef])"
+    # Without the full-width space and digits, which are taken above.
+    r"|(?P<cjk>[\u3001-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uff0f\uff1a-\uffef]+)"
     r"|(?P<symbol>[!-/:-@\[-`{-~]+)"
     r"|(?P<letter>[\u0080-\u2fff])"
     r"|(?P<rare>.)",
@@ -28,7 +29,9 @@ def estimate(text: str) -> int:
     total = 0
     for match in _PIECE.finditer(text):
         kind, length = match.lastgroup, match.end() - match.start()
-        if kind == "word":
+        if kind == "cjk":
+            total += length
+        elif kind == "word":
             total += -(-length // 6) if length <= _LONGEST_WORD else -(-length // 2)
         elif kind == "number":
             total += -(-length // 3)

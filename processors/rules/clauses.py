@@ -10,7 +10,10 @@ import regex
 _MAX_CLAUSE: Final = 300
 """Longer clauses are not statements about oneself, and a bound keeps every pattern cheap."""
 
-_FULL_STOP: Final = r"[。!?;]+[!?~]*|\n+|…+|(?<!\b(?:mr|mrs|ms|dr|st|prof|vs|jr|sr|inc|ltd|co|no|e\.g|i\.e|etc|u\.s))"
+# What is looked for comes before what must not stand in front of it: most characters are then passed over by one comparison.
+_FULL_STOP: Final = (
+    r"[。!?;]+[!?~]*|\n+|…+|(?=\.)(?<!\b(?:mr|mrs|ms|dr|st|prof|vs|jr|sr|inc|ltd|co|no|e\.g|i\.e|etc|u\.s))"
+)
 _SENTENCE_END: Final = regex.compile(_FULL_STOP + r"\.+(?=\s|$)|(?=[①-⑳])")
 # "记住：1. … 2. …": a number opens an item and its full stop ends nothing. Only where there is a first item, since
 # "I'm 30. I live in Leeds." looks the same.
@@ -33,21 +36,21 @@ _INITIAL: Final = regex.compile(
 )
 _CLAUSE_END: Final = regex.compile(
     # The first set is only for speed: what none of the alternatives begins with is passed over at once.
-    r"(?=[^\p{L}\p{N}]|[我但不而并所因另同然顺今来住是在做家单已从目现体])(?:(?<!\d),|,(?!\d{3}(?!\d))"
-    rf"|(?<!\d)(?<!{_FIELD}):(?!//)|(?<!{_FIELD}):(?![\d/])"
+    r"(?=[^\p{L}\p{N}]|[我但不而并所因另同然顺今来住是在做家单已从目现体])(?:,(?:(?<!\d,)|(?!\d{3}(?!\d)))"
+    rf"|(?=:)(?<!{_FIELD}):(?:(?<!\d:)(?!//)|(?![\d/]))"
     r"|——+|\s--?\s|\s[–—]\s|(?<=[a-z])—(?=[a-z])|[()]"
     r"|(?<=\p{Han})~+(?=\s*\p{Han}{2})|(?<=\p{Han})\s+(?=\p{Han})|(?<=[\p{L}\d]{2})\p{Emoji_Presentation}++(?=\s*\p{L}{2})"
-    r"|(?<=[^\s,]{2})(?=(?:但是|不过(?![敏去来分关瘾是如问几够])|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))"
-    r"|(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|"
+    r"|(?=(?:但是|不过(?![敏去来分关瘾是如问几够])|而且|并且|所以|因为|另外|同时我|然后我|顺便)(?!呢))(?<=[^\s,]{2})"
+    r"|(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的\S{1,8}(?:是|叫)|今年|家|老家|会|习惯|每|讨厌))"
+    r"(?<=[^\s,]{3}(?<!让|叫|给|帮|提醒|告诉|跟|对|和|为|请|说|住|记|得|问|教|陪|带|找|下|了我|道|是|使|把|被|替|"
     r"向|到|来|就|觉得|知道|以为|发现|里|的时候|忘了|荐|见|建议|劝|逼|要求|邀请|允许|祝|如果|要是|假如|关于|有关|"
     r"除了|属于|适合|符合|根据|按照|比|像|等|猜|将|爱|娶|嫁|认为|说过|讲过|提过|承认过?|诉过你|诉过您|"
     r"怀疑|疑心|担心|估计|生怕|怕|a|b))"
-    r"(?=我(?:叫|是|住|在|对|不|喜欢|最|有|养|的\S{1,8}(?:是|叫)|今年|家|老家|会|习惯|每|讨厌))"
     # "我叫陈晓东今年二十八岁住在成都做前端": people introduce themselves in one breath.
-    r"|(?<=我叫(?:\p{Han}{2,4}|[a-z]{2,12}))(?=今年[\d一二三四五六七八九十]|来自|住在|是一[名个位]|是[做学])"
-    r"|(?<=今年(?:已经|刚满?|满)?(?:\d{1,2}|[一二三四五六七八九十]{1,3})岁)(?=住|在|做|是|来自|家住|家在|单身|已婚|从事|目前|现在|现居)"
-    r"|(?<=住在\p{Han}{2,6})(?=做\p{Han}{2,6}(?:[,。!\s]|$))"
-    r"|(?<=\d(?:cm|厘米|公分|米)?)(?=体重)"
+    r"|(?=今年[\d一二三四五六七八九十]|来自|住在|是一[名个位]|是[做学])(?<=我叫(?:\p{Han}{2,4}|[a-z]{2,12}))"
+    r"|(?=住|在|做|是|来自|家住|家在|单身|已婚|从事|目前|现在|现居)(?<=今年(?:已经|刚满?|满)?(?:\d{1,2}|[一二三四五六七八九十]{1,3})岁)"
+    r"|(?=做\p{Han}{2,6}(?:[,。!\s]|$))(?<=住在\p{Han}{2,6})"
+    r"|(?=体重)(?<=\d(?:cm|厘米|公分|米)?)"
     r"|\s(?:and|but|so|because|plus|also|then)\s+(?=(?:that\s+|please\s+)?(?:i|i'm|im|i've|my|we|please|don't|never|"
     r"always)\b)"
     r"|\sbut\s+(?!also\b)"

@@ -1,8 +1,8 @@
 """Rules, late: the packaged rules' patterns are compiled when they are first tried.
 
 All of them together are seconds of work, and a process that judges a few turns tries a few; which of them can match at all is
-known before (`prefilter`). That each compiles is what the tests of the packaged files are for. Rules that somebody brings
-are compiled when they are loaded, so that a broken one is refused then.
+known before (`prefilter`, `needed`). That each compiles is what the tests of the packaged files are for. Rules that somebody
+brings are compiled when they are loaded, so that a broken one is refused then.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from typing import Any, Protocol
 
 import regex
 
+from processors.rules.needed import lacking
+
 
 class Pattern(Protocol):
-    """What rules use of `regex.Pattern`."""
+    """What rules use of `regex.Pattern`, and whether it is worth trying: `lacks` says that a text cannot hold a match."""
 
+    def lacks(self, string: str, /) -> bool: ...
     def fullmatch(self, string: str, *, timeout: float | None = None) -> regex.Match[str] | None: ...
     def match(self, string: str, *, timeout: float | None = None) -> regex.Match[str] | None: ...
     def search(self, string: str, *, timeout: float | None = None) -> regex.Match[str] | None: ...
@@ -26,13 +29,15 @@ def early(source: str) -> Pattern:
     Raises:
         regex.error: it is no pattern.
     """
-    made: Any = regex.compile(source, regex.V1)
-    return made  # type: ignore[no-any-return]
+    made = LatePattern(source)
+    made.compile()
+    return made
 
 
 class LatePattern:
-    """Compiled when one of its methods is first asked for; from then on it costs nothing beside the pattern itself."""
+    """Read when `lacks` is first asked for and compiled when one of the others is; from then on that costs nothing."""
 
+    lacks: Any
     fullmatch: Any
     match: Any
     search: Any
@@ -40,9 +45,20 @@ class LatePattern:
     def __init__(self, source: str) -> None:
         self._source = source
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("fullmatch", "match", "search"):
-            raise AttributeError(name)
-        made = early(self._source)
+    def compile(self) -> None:
+        """What the first trial does.
+
+        Raises:
+            regex.error: it is no pattern.
+        """
+        made = regex.compile(self._source, regex.V1)
         self.fullmatch, self.match, self.search = made.fullmatch, made.match, made.search
-        return getattr(made, name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "lacks":
+            self.lacks = lacking(self._source)
+        elif name in ("fullmatch", "match", "search"):
+            self.compile()
+        else:
+            raise AttributeError(name)
+        return vars(self)[name]

@@ -16,7 +16,7 @@ from processors.exceptions import FatalError
 from processors.rules.bilingual import Bilingual, Engine, engine
 from processors.rules.late import LatePattern, Pattern, early
 from processors.rules.model import Rule
-from processors.rules.prefilter import Prefilter
+from processors.rules.prefilter import KeywordIndex, Prefilter
 from processors.slots import known_slots
 from schemas import Operation, digest
 
@@ -117,12 +117,13 @@ def _compiled(*texts: str) -> RuleSet:
         for row in document["rules"]:
             rule = _rule(row, language, document["macros"], pattern_of)
             rules[rule.kind].append(rule)
+    index = KeywordIndex(rules)
     return RuleSet(
-        claims=Prefilter(rules["claim"]),
-        orders=Prefilter(rules["order"]),
-        retracts=Prefilter(rules["retract"]),
-        forgets=Prefilter(rules["forget"]),
-        suppressions=Prefilter(rules["suppress"]),
+        claims=Prefilter("claim", rules["claim"], index),
+        orders=Prefilter("order", rules["order"], index),
+        retracts=Prefilter("retract", rules["retract"], index),
+        forgets=Prefilter("forget", rules["forget"], index),
+        suppressions=Prefilter("suppress", rules["suppress"], index),
         lexicon=_lexicon(documents),
         aliases={str(name): attribute for document in documents for name, attribute in document["aliases"].items()},
         version=version_of(dict(zip(LANGUAGES, texts, strict=True))),

@@ -31,6 +31,9 @@ _TO_TIME: Final = regex.compile(
 )
 _NEW: Final = regex.compile(r"(?:(?:brand[- ])?new|latest) ")
 _OWNED: Final = regex.compile(r"(?P<who>.+?)(?:'s |的)(?P<what>.+)")
+_SPACES: Final = regex.compile(r"\s+")
+_GENITIVE: Final = regex.compile(r"'s\b")
+_FAVORITE: Final = regex.compile(r"^(?:favou?rite?|fave|fav)\b")
 _BULLET: Final = regex.compile(r"\s*(?:\d{1,2}[.)、](?!\d)|[①-⑳])\s*")
 # What may trail a statement without belonging to it. Words that a Chinese sentence ends with belong to its patterns.
 _FILLER: Final = regex.compile(
@@ -91,10 +94,10 @@ class Passage:
 
     def attribute(self, raw: str, suffix: str | None = None) -> str:
         """The attribute that the speaker's own word for it names; with a suffix, the name of somebody or something."""
-        name = regex.sub(r"\s+", " ", raw.strip(" 的'\"“”")).removeprefix("the ").removeprefix("my ")
+        name = _SPACES.sub(" ", raw.strip(" 的'\"“”")).removeprefix("the ").removeprefix("my ")
         aliases = self.rules.aliases
         if suffix:
-            name = regex.sub(r"'s\b", "", aliases.get(name + "~", name))
+            name = _GENITIVE.sub("", aliases.get(name + "~", name))
             return normal_attribute(f"{name}_name")
         if name not in aliases:
             # "My new address" is the address from now on.
@@ -107,8 +110,8 @@ class Passage:
             for cut in range(len(name) - 1, 0, -1):
                 if (who := aliases.get(name[:cut] + "~")) is not None and name[cut:] in aliases:
                     return normal_attribute(f"{who}_{aliases[name[cut:]]}")
-        name = regex.sub(r"'s\b", "", name).replace("colour", "color")
-        name = regex.sub(r"^(?:favou?rite?|fave|fav)\b", "favorite", name)
+        name = _GENITIVE.sub("", name).replace("colour", "color")
+        name = _FAVORITE.sub("favorite", name)
         return aliases.get(name) or normal_attribute(name)
 
 
@@ -119,6 +122,8 @@ def language_of(text: str) -> str:
 
 def found(pattern: Pattern, piece: str, *, how: str = "fullmatch") -> regex.Match[str] | None:
     """The match of `pattern`; none when it takes too long. `how` is fullmatch, match or search."""
+    if pattern.lacks(piece):
+        return None
     try_it: Callable[..., regex.Match[str] | None] = getattr(pattern, how)
     if len(piece) <= _SHORT:
         # Looking at the clock costs more than most patterns do.

@@ -80,10 +80,11 @@ def statements(passage: Passage, clause: Stated) -> list[RuleHit]:
 def _forms(passage: Passage, clause: Stated) -> list[tuple[str, str]]:
     piece = passage.folded[clause.start : clause.end]
     forms = [("", piece)]
+    if not clause.carried and clause.order is None:
+        return forms
     # An ordered rule of conduct is not about the speaker: "记住总是先问我".
     told = clause.order is not None and passage.words.steers.match(piece) is not None
-    subjectless = passage.words.subject.match(piece) is None
-    if (clause.carried or clause.order is not None) and not told and subjectless:
+    if not told and passage.words.subject.match(piece) is None:
         if language_of(piece) == "zh" and not _ENGLISH.match(piece):
             # "Work at 腾讯" has lost an English subject, "28岁" and "PM一枚" a Chinese one.
             forms.append(("我", "我" + piece))

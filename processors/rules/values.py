@@ -146,7 +146,7 @@ def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
         good = (
             len(pieces) > 1
             and all(0 < b - a <= 8 and not _NOT_ITEM.match(folded, a, b) for a, b in pieces)
-            and not regex.match(r"[在去到]", folded[left:right])
+            and not folded.startswith(("在", "去", "到"), left, right)
         )
         out.extend(pieces if good else [(left, right)])
     if len(out) > 1:
@@ -155,6 +155,11 @@ def items(start: int, end: int, folded: str) -> list[tuple[int, int]]:
     return [part for part in out if part[1] > part[0]]
 
 
+_HAN: Final = regex.compile(r"\p{Han}")
+_CAPITAL: Final = regex.compile(r"\p{Lu}(?!\b|')")
+_CAPITAL_WITHIN: Final = regex.compile(r"\s\p{Lu}\p{L}")
+_STATING: Final = regex.compile(r"[的了是在有不]")
+_NOTED: Final = regex.compile(r"[\p{Lu}\d]")
 _CAPITAL_OR_HAN: Final = regex.compile(r"\p{Lu}|.*\p{Han}")
 
 
@@ -162,24 +167,24 @@ def fits(shape: str, original: str, folded: str, clause: str) -> bool:
     """Whether the value looks like what `shape` names: a `place`, a `name`, something `proper`, or anything."""
     if not folded or len(original) > 300:
         return False
-    has_han = regex.search(r"\p{Han}", original) is not None
+    has_han = _HAN.search(original) is not None
     if shape == "place":
         if has_han:
             return True
         if original[0].isupper() or original[0].isdigit() or _PART_OF.match(original):
             return True
         if _PLACE_LOWER.match(folded):
-            return regex.search(r"\s\p{Lu}\p{L}", original) is not None
+            return _CAPITAL_WITHIN.search(original) is not None
         # Somebody who writes no capitals at all still lives somewhere.
-        return regex.search(r"\p{Lu}(?!\b|')", clause) is None and len(folded.split()) <= 3
+        return _CAPITAL.search(clause) is None and len(folded.split()) <= 3
     if shape == "name":
         if has_han:
-            return len(original) <= 8 and regex.search(r"[的了是在有不]", folded) is None
+            return len(original) <= 8 and _STATING.search(folded) is None
         if _NAME_EN.fullmatch(original):
             return True
-        return regex.search(r"\p{Lu}(?!\b|')", clause) is None and len(folded.split()) <= 2 and folded.isascii()
+        return _CAPITAL.search(clause) is None and len(folded.split()) <= 2 and folded.isascii()
     if shape == "proper":
-        return has_han or regex.search(r"[\p{Lu}\d]", original) is not None
+        return has_han or _NOTED.search(original) is not None
     if shape == "capital":
         # "I'm 李雷" names somebody, "I'm allergic to 芒果" does not.
         return _NAME_EN.fullmatch(original) is not None or (

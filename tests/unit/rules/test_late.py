@@ -6,7 +6,6 @@ import pytest
 import regex
 
 from processors.exceptions import FatalError
-from processors.rules import late
 from processors.rules.late import LatePattern, early
 from processors.rules.loading import compiled, packaged_rules, packaged_texts
 
@@ -22,21 +21,23 @@ def test_every_packaged_pattern_compiles() -> None:
 
 
 def test_a_pattern_is_compiled_once_and_not_before_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
+    made: list[LatePattern] = []
+    compile_it = LatePattern.compile
 
-    def counted(source: str) -> late.Pattern:
-        made.append(source)
-        return early(source)
+    def counted(pattern: LatePattern) -> None:
+        made.append(pattern)
+        compile_it(pattern)
 
-    monkeypatch.setattr(late, "early", counted)
+    monkeypatch.setattr(LatePattern, "compile", counted)
     pattern = LatePattern(r"(?P<value>\w+) please")
+    assert pattern.lacks("tea, thanks")
     assert made == []
     for word in ("tea", "coffee"):
         match = pattern.fullmatch(f"{word} please")
         assert match is not None
         assert match["value"] == word
     assert pattern.search("no", timeout=1.0) is None
-    assert made == [r"(?P<value>\w+) please"]
+    assert made == [pattern]
     with pytest.raises(AttributeError):
         pattern.pattern  # noqa: B018 - asking is the point
 
@@ -45,9 +46,9 @@ def test_rules_that_somebody_brings_are_compiled_when_they_are_loaded() -> None:
     texts = packaged_texts()
     changed = {language: f"{text}\n# changed\n" for language, text in texts.items()}
     [first, *_] = compiled(changed).claims.rules
-    assert isinstance(first.patterns[0], regex.Pattern)
-    [same, *_] = compiled(texts).claims.rules
-    assert isinstance(same.patterns[0], LatePattern)
+    assert "fullmatch" in vars(first.patterns[0])
+    with pytest.raises(regex.error):
+        early("(")
 
 
 def test_a_macro_without_an_end_is_refused_and_one_within_others_is_not_left_as_it_is_written() -> None:

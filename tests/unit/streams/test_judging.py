@@ -9,8 +9,8 @@ import pytest
 from processors.intake import Intake, Judged
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
-from processors.rules import RuleBook, late, loading
-from processors.rules.late import early
+from processors.rules import RuleBook, loading
+from processors.rules.late import LatePattern
 from schemas import Turn
 from streams.judging import JudgePool
 from tests.doubles.records import turn
@@ -58,13 +58,14 @@ def nothing_compiled() -> None:
 async def test_what_most_turns_need_is_compiled_before_the_first_one(
     nothing_compiled: None, pool: JudgePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[str] = []
+    made: list[LatePattern] = []
+    compile_it = LatePattern.compile
 
-    def counted(source: str) -> late.Pattern:
-        made.append(source)
-        return early(source)
+    def counted(pattern: LatePattern) -> None:
+        made.append(pattern)
+        compile_it(pattern)
 
-    monkeypatch.setattr(late, "early", counted)
+    monkeypatch.setattr(LatePattern, "compile", counted)
     await pool.warm()
     before = len(made)
     assert before > 50
