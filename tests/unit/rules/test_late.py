@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import regex
 
 from processors.exceptions import FatalError
+from processors.rules import RuleBook
+from processors.rules.bilingual import engine
 from processors.rules.late import LatePattern, early
 from processors.rules.loading import compiled, packaged_rules, packaged_texts
+from tests.doubles.records import turn
 
 
 def test_every_packaged_pattern_compiles() -> None:
@@ -61,3 +66,11 @@ def test_a_macro_without_an_end_is_refused_and_one_within_others_is_not_left_as_
     endless = texts | {"zh": nested["zh"].replace('M5: "a"', 'M5: "<<M1>>"')}
     with pytest.raises(FatalError):
         compiled(endless)
+
+
+def test_what_keeps_its_first_choice_is_not_left_to_the_standard_library() -> None:
+    """Its engine matched the p of "please" with such patterns before 3.11.5, which Debian 12 has not."""
+    for source in (r"(?:please\s++)?+x", r"(?>please|p)x", r"a{2}+b"):
+        assert isinstance(engine(source), regex.Pattern)
+    assert isinstance(engine(r"please\s+x"), re.Pattern)
+    assert RuleBook.load().match(turn(1, text="Please stop using emojis"))
