@@ -12,6 +12,7 @@ from processors.rules import RuleBook
 from processors.rules.bilingual import engine
 from processors.rules.late import LatePattern, early
 from processors.rules.loading import compiled, packaged_rules, packaged_texts
+from tests.doubles.compiling import compiled_from_now_on
 from tests.doubles.records import turn
 
 
@@ -26,14 +27,7 @@ def test_every_packaged_pattern_compiles() -> None:
 
 
 def test_a_pattern_is_compiled_once_and_not_before_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[LatePattern] = []
-    compile_it = LatePattern.compile
-
-    def counted(pattern: LatePattern) -> None:
-        made.append(pattern)
-        compile_it(pattern)
-
-    monkeypatch.setattr(LatePattern, "compile", counted)
+    made = compiled_from_now_on(monkeypatch)
     pattern = LatePattern(r"(?P<value>\w+) please")
     assert pattern.lacks("tea, thanks")
     assert made == []

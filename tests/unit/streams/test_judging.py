@@ -10,9 +10,9 @@ from processors.intake import Intake, Judged
 from processors.noise import NoiseFilter
 from processors.policy import PolicyGate, PolicySettings
 from processors.rules import RuleBook, loading
-from processors.rules.late import LatePattern
 from schemas import Turn
 from streams.judging import JudgePool
+from tests.doubles.compiling import compiled_from_now_on
 from tests.doubles.records import turn
 
 
@@ -58,14 +58,7 @@ def nothing_compiled() -> None:
 async def test_what_most_turns_need_is_compiled_before_the_first_one(
     nothing_compiled: None, pool: JudgePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[LatePattern] = []
-    compile_it = LatePattern.compile
-
-    def counted(pattern: LatePattern) -> None:
-        made.append(pattern)
-        compile_it(pattern)
-
-    monkeypatch.setattr(LatePattern, "compile", counted)
+    made = compiled_from_now_on(monkeypatch)
     await pool.warm()
     before = len(made)
     assert before > 50
